@@ -50,7 +50,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from accounting.bounds import Bracket, bound
+    from accounting.compose.distribution import PLD
     from accounting.ledger import Ledger
+    from accounting.loss.pair import LossPair
 
 __all__ = [
     "__version__",
@@ -71,8 +73,10 @@ __all__ = [
     "Ledger",
     "LedgerCorrupted",
     "LocalShuffled",
+    "LossPair",
     "NoisyMax",
     "ObjectivePerturbation",
+    "PLD",
     "PoissonSubsampled",
     "PureDP",
     "RandomizedResponse",
@@ -95,7 +99,13 @@ __all__ = [
 ]
 
 # loaded when they are first asked for: who only describes and prices releases needs neither files nor hashes
-_LATER = {"Bracket": "accounting.bounds", "Ledger": "accounting.ledger", "bound": "accounting.bounds"}
+_LATER = {
+    "Bracket": "accounting.bounds",
+    "Ledger": "accounting.ledger",
+    "LossPair": "accounting.loss.pair",
+    "PLD": "accounting.compose.distribution",
+    "bound": "accounting.bounds",
+}
 
 
 def __getattr__(name: str) -> object:

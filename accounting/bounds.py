@@ -3,7 +3,7 @@
 The upper value holds for every mechanism that fits the description. The lower one is the cost of a mechanism that does
 fit it, or a bound below that cost: so whatever accountant is used, no smaller ε can be proved of the description alone.
 
-Which mechanism that is, and how its composition is bounded from below: :mod:`accounting.lower.lower`.
+Which mechanism that is, and how its composition is bounded from below: :mod:`accounting.lower.lower_bound`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import warnings
 from typing import NamedTuple
 
 from accounting.checks import fraction
-from accounting.lower.lower import lower_epsilon
 from accounting.releases import Release
 from accounting.totals import compare, epsilon
 
@@ -51,6 +50,8 @@ def bound(release: Release, delta: float) -> Bracket:
     >>> round(lower, 2), round(upper, 2)
     (1.75, 1.75)
     """
+    from accounting.lower.lower_bound import lower_epsilon  # not what every import waits for
+
     fraction("delta", delta, include_zero=True)
     upper = min(compare(release, delta).values()) if delta > 0 else float(epsilon(release, delta))
     lower = min(lower_epsilon(release, delta), upper)

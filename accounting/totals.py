@@ -2,7 +2,10 @@
 
 Which accountants are tried when none is named: GDP alone where it is exact (Gaussians only), else all that know the
 whole description; the privacy loss distribution only while it takes a fraction of a second, that is for at
-most some hundred different parts (``compare``, or naming it, always runs it).
+most some hundred different parts (``compare``, or naming it, always runs it). For ε of a sum whose parts' pairs are
+their own that one alone is asked, as no other can say less.
+
+A description from outside is replaced by what it says of itself first (:func:`accounting.releases.known`).
 
 An accountant that knows a description and finds no finite answer, where another one does, says so by a
 :class:`UserWarning`: the other answer may be far above the truth.
@@ -17,11 +20,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Literal, get_args
 
+import accounting.adaptive.registry  # noqa: F401  (the PLD accountant asks those that are entered)
 from accounting.checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
 from accounting.printed import as_html
-from accounting.releases import Release
-from accounting.releases.stand_ins import rest_delta, split_failures
+from accounting.releases.base import Release, known, may_fail
+from accounting.releases.noise import is_gaussian
 
 __all__ = ["Accountant", "Bound", "Comparison", "compare", "delta", "epsilon"]
 
@@ -53,7 +57,7 @@ def _candidates(rest: Release, whole: Release, accountant: Accountant | None, *,
         return [accountant]
     if every:
         return list(ACCOUNTANTS)
-    if ACCOUNTANTS["gdp"].is_exact(rest):  # nothing beats an exact answer
+    if is_gaussian(rest):  # nothing beats an exact answer
         return ["gdp"]
     return [name for name in ACCOUNTANTS if name != "pld" or ACCOUNTANTS["pld"].is_quick(whole)]
 
@@ -69,21 +73,24 @@ def _bounds(
     """The candidates that know the whole description, each with its ε at ``delta`` or its δ at ``epsilon``."""
     if not isinstance(release, Release):
         raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
-    split = split_failures(release)
-    whole = split_failures(release, whole_counts=True)
+    split = whole = 0.0, known(release)
+    if may_fail(split[1]):
+        from accounting.compose.failures import rest_delta, split_failures
+
+        split, whole = split_failures(release), split_failures(release, whole_counts=True)
     found: dict[str, float] = {}
     errors: list[str] = []
     failures: list[str] = []
     candidates = _candidates(split[1], whole[1], accountant, every=every)
-    # the one that is exact for a single release first: if that costs nothing, no other can say less
     for name in sorted(candidates, key=lambda name: name != "pld"):
-        if not every and delta is not None and found.get("pld") == 0:
+        # the one that is exact for a single release has come first: if that costs nothing, no other can say less
+        if not every and delta is not None and "pld" in found and _is_enough(found["pld"], whole[1]):
             break
         module = ACCOUNTANTS[name]
         log_survival, rest = whole if name == "pld" else split
         try:
             if delta is not None:
-                left = rest_delta(log_survival, delta)
+                left = delta if log_survival == 0 else rest_delta(log_survival, delta)
                 usable = left > 0 or (left == 0 and name == "pure")
                 found[name] = module.epsilon(rest, left) if usable else _unreachable(module, rest)
             else:
@@ -101,6 +108,10 @@ def _bounds(
         best = min(found, key=lambda name: found[name])
         warnings.warn(f"no answer from {', '.join(failures)}: {best} answers, perhaps far too high", stacklevel=3)
     return found
+
+
+def _is_enough(epsilon: float, release: Release) -> bool:
+    return epsilon == 0 or bool(ACCOUNTANTS["pld"].is_enough(release, epsilon))
 
 
 def _unreachable(module: ModuleType, rest: Release) -> float:
@@ -170,7 +181,7 @@ class Comparison(dict[str, float]):
     @cached_property
     def at_least(self) -> float:
         """What some mechanism that fits costs at least (:func:`accounting.bound`); found when first asked for."""
-        from accounting.lower.lower import lower_epsilon  # not what every import waits for
+        from accounting.lower.lower_bound import lower_epsilon  # not what every import waits for
 
         return lower_epsilon(self._release, self._delta)
 

@@ -121,7 +121,7 @@ def main(seconds: float, exploration: str, database: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.toml"
         more = "[service]\nport = 0\nworkers = 2"
-        text = configuration(tokens, dim=20, horizon=10**6, epsilon=1.0, policy=policy, storage=storage, more=more)
+        text = configuration(tokens, dim=20, horizon=10**6, policy=policy, storage=storage, more=more)
         path.write_text(text, encoding="utf-8")
         service = Service(path)
         port = int(service.url.rpartition(":")[2])

@@ -3,7 +3,7 @@
 For whoever would try many settings and keep one. Source: Papernot & Steinke (2022), "Hyperparameter tuning with Rényi
 differential privacy", arXiv:2110.03620, Algorithm 1; the price is :class:`accounting.BestOfRuns` or
 :class:`accounting.BestOfPoissonRuns`, proved in :mod:`accounting.amplification.selection` (a Rényi curve) and
-:mod:`accounting.adaptive.repeated_selection.best_pairs` (less).
+:mod:`accounting.adaptive.repeated_selection.one_selection` (less).
 
     K ~ a public law;   (s_k, o_k) = run(), k = 1 … K;   released: (s, o) of the largest s.
 

@@ -19,7 +19,7 @@ HEAVY = {"torch", "opacus", "matplotlib", "sklearn", "pandas", "pyarrow", "dp_ac
 COMMANDS = ("dpkit.__main__", "dpkit.cli", "dpkit.sklearn")
 # Folders of dpkit with one mechanism per file: the modules that the room's __init__ exports, shared vocabulary aside.
 MECHANISMS = ("mechanisms", "continual", "optimize/batch", "optimize/stream", "moments")
-VOCABULARY = {"factorization", "sums", "pairs", "people"}
+VOCABULARY = {"factorization", "sums", "pairs", "people", "shuffled"}
 # The most files of a folder, and what has more for now.
 MOST_FILES = 30
 CROWDED = {"accounting/accountants", "accounting/ledger"}

@@ -13,8 +13,24 @@ import pytest
 from chi_square import fits
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import simpson
 
-from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, PureDP, audit, compare, epsilon
+from accounting import (
+    AdjacencyMismatch,
+    Budget,
+    BudgetExceeded,
+    Gaussian,
+    Laplace,
+    Ledger,
+    PoissonSubsampled,
+    PureDP,
+    audit,
+    bound,
+    compare,
+    epsilon,
+    parallel,
+)
+from accounting.loss import check_pair
 from dpbandits.policy.protocol import Pending, Policy
 from dpkit.geometry import LpBall
 from dpkit.mechanisms import GaussianMechanism
@@ -53,6 +69,53 @@ def test_the_description_is_priced_stored_and_audited(tmp_path):
         assert not audit.recompute(ledger).problems
     with pytest.raises(ValueError, match="epsilon"):
         Staircase(0.0)
+
+
+# ------------------------------------------------------------------------------------------------ the privacy loss
+
+
+def logistic_delta(z, epsilon):
+    """∫(P − e^ε·Q)₊ of logistic noise around 1/z and around 0, by Simpson's rule."""
+    x = np.linspace(-60.0, 60.0, 400_001)
+    p, q = (1 / (4 * np.cosh((x - at) / 2) ** 2) for at in (1 / z, 0.0))
+    return simpson(np.maximum(p - math.exp(epsilon) * q, 0.0), x=x)
+
+
+@pytest.mark.parametrize("z", [0.3, 1.0, 10.0])
+def test_the_loss_is_that_of_the_noise(z):
+    pair = importlib.import_module("own_loss").Logistic(z).pair()
+    check_pair(pair)
+    for share in (-0.7, 0.0, 0.2, 0.9):
+        assert pair.delta(share / z) == pytest.approx(logistic_delta(z, share / z), rel=1e-6)
+    assert pair.delta(1.001 / z) == pytest.approx(0.0, abs=1e-15)
+    assert pair.highest(-700.0) == pytest.approx(1 / z, rel=1e-9)
+
+
+def test_a_loss_of_its_own_is_priced_by_it_wherever_it_is():
+    Logistic = importlib.import_module("own_loss").Logistic
+    assert round(epsilon(100 * Logistic(10.0), 1e-6), 3) == 2.612
+    assert round(epsilon(100 * Logistic(10.0).weaker(), 1e-6), 3) == 4.775
+    noise = Logistic(2.0)
+    for whole, most in (
+        (noise, 1e-6),
+        (30 * noise + Gaussian(2.0) + PureDP(0.1), 1e-4),
+        (200 * PoissonSubsampled(noise, 0.05), 1e-3),
+        (5 * parallel(noise, Gaussian(9.0)), 1e-4),
+    ):
+        lower, upper = bound(whole, 1e-6)
+        assert upper * (1 - most) <= lower <= upper
+    # between two weaker claims: half the noise, and logistic noise as if it were Laplace noise of its scale
+    assert epsilon(30 * noise, 1e-6) < min(epsilon(30 * Logistic(1.0), 1e-6), epsilon(30 * Laplace(2.0), 1e-6))
+
+
+def test_a_loss_of_its_own_is_stored_and_read_back(tmp_path):
+    Logistic = importlib.import_module("own_loss").Logistic
+    with Ledger.open(tmp_path / "spends.ledger", Budget(5.0, 1e-6)) as ledger:
+        ledger.spend(100 * Logistic(20.0) + Gaussian(3.0))
+    with Ledger.open(tmp_path / "spends.ledger") as ledger:
+        assert ledger.total == 100 * Logistic(20.0) + Gaussian(3.0)
+        assert epsilon(ledger.total, 1e-6) < epsilon(100 * PureDP(0.05) + Gaussian(3.0), 1e-6)
+        assert not audit.recompute(ledger).problems
 
 
 # --------------------------------------------------------------------------------------------- the mechanism

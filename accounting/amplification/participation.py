@@ -43,6 +43,7 @@ from accounting.releases import (
     TreeAggregation,
     parallel,
 )
+from accounting.releases.base import is_ours
 
 __all__ = ["at_most", "group", "toeplitz_sensitivity", "tree_sensitivity"]
 
@@ -201,6 +202,8 @@ def group(release: Release, size: int, *, min_separation: int = 1) -> Release:
     """
     k = integer("size", size, at_least=1)
     adjacency = release.adjacency
+    if not is_ours(type(release)):
+        raise UnsupportedRelease(f"no group privacy is proved for {release!r}")
     match release:
         case Gaussian() | GeneralizedGaussian() | Laplace():
             return type(release)(release.noise_multiplier / k, adjacency=adjacency)

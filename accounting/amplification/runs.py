@@ -18,10 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.errors import UnsupportedRelease
-from accounting.releases.selection import BestOfPoissonRuns, BestOfRuns
 
-__all__ = ["NegativeBinomial", "Poisson", "Runs", "runs_of"]
+__all__ = ["NegativeBinomial", "Poisson", "Runs", "fits_floats"]
 
 
 # Places at which f′ is followed, and by what share it may change from one to the next.
@@ -130,12 +128,7 @@ class Poisson:
 Runs = NegativeBinomial | Poisson
 
 
-def runs_of(release: BestOfRuns | BestOfPoissonRuns) -> Runs:
-    """The law of K, if it is one that floats can follow."""
-    law: Runs = Poisson(float(release.mean))
-    if isinstance(release, BestOfRuns):
-        law = NegativeBinomial(float(release.stop), float(release.shape), float(release.mean))
+def fits_floats(law: Runs) -> bool:
+    """Whether floats can follow the law: products with it keep their digits."""
     wide = law.mean if isinstance(law, Poisson) else -(1.0 + law.shape) * math.log(law.stop)
-    if wide > _WIDEST or law.mean > _LARGEST_MEAN:
-        raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    return law
+    return wide <= _WIDEST and law.mean <= _LARGEST_MEAN

@@ -50,7 +50,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, nonnegative, positive
-from accounting.loss.numerics import split
+from accounting.loss.pair import split
 from accounting.roots import root_between
 
 __all__ = [

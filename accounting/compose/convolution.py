@@ -35,19 +35,16 @@ about w²·f(ε), f the density of the sum: of second order in Δ, though releas
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.compose.products import Directly, Transformed
-from accounting.compose.sums import Sum
-from accounting.loss.numerics import fast_length, log_sum, split
-
-if TYPE_CHECKING:
-    from accounting.loss.losses import LossPair
+from accounting.loss.pair import LossPair, split
+from accounting.roots import root_between
 
 __all__ = [
     "BEYOND_USE",
@@ -55,11 +52,17 @@ __all__ = [
     "NEGLIGIBLE",
     "USUAL_NODES",
     "Convolution",
+    "Directly",
     "Parts",
+    "Sum",
+    "Transformed",
     "Window",
+    "fast_length",
+    "log_sum",
+    "smallest",
 ]
 
-Parts = tuple[tuple["LossPair", int], ...]
+Parts = tuple[tuple[LossPair, int], ...]
 
 # What the grid may add to ε, as a share of it: as little as fits into the usual number of nodes, and the larger share
 # with the largest number.
@@ -76,6 +79,17 @@ BEYOND_USE = 1e4
 _COARSE_POINTS = 1 << 13
 # Products of floats that direct convolutions take, all in all: a tenth of a second, and a second.
 _USUAL_PRODUCTS, _MOST_PRODUCTS = 4e8, 4e9
+_UNIT_ROUNDOFF = 2.0**-52
+# A factor of the spectrum below e^(−this) is left out.
+_FAINT = 60.0
+# What floats that are too small for their digits may come to in a node.
+_VANISHED = 1e-300
+# Relative error of the grid's floating-point losses.
+_GRID_ERROR = 8 * _UNIT_ROUNDOFF
+# How many cells of the grid are put together where a rough answer says where to look.
+_TOGETHER = 16
+# ln of what the weight of a loss must come to, to be left out.
+_FADED = 60.0
 
 
 class Convolution:
@@ -100,7 +114,7 @@ class Convolution:
         self.reach = math.fsum(count * high for (_, count), high in zip(parts, self.highest, strict=True))
         #: The probability that one is.
         self.cut_off = math.exp(log_tail) if log_tail - math.log(max(self.counts)) - spread > -740 else math.inf
-        self.cut_off -= math.expm1(math.fsum(count * _log_within(pair.infinite()) for pair, count in parts))
+        self.cut_off -= math.expm1(math.fsum(count * _log_within(pair.infinite) for pair, count in parts))
         # Where one loss is this low no others make up for it: the sum is not positive, however far it is rounded up.
         # Otherwise losses below have mass 1e-18; they are rounded up to it.
         self.lowest = [
@@ -290,3 +304,291 @@ def _folded(tilted: Array, first: int, n: int) -> Array:
         return folded
     circle = np.bincount((shift + np.arange(tilted.size)) % n, weights=tilted, minlength=n)
     return np.asarray(circle, dtype=np.float64)
+
+
+# ------------------------------------------------------------------------------------------ products on a circle
+
+
+# Where masses begin on the circle, and the masses: what is beyond them is 0.
+_Stretch = tuple[int, Array]
+
+
+class Transformed:
+    """The convolution of measures of mass 1, by their spectra: time n·ln n for each."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._image_error = 8 * _UNIT_ROUNDOFF * math.log2(n)  # of one output of a transform of total mass 1
+        self._spectrum, self._error = np.ones(n // 2 + 1, dtype=np.complex128), np.zeros(n // 2 + 1)
+        self._left_out = 0.0
+
+    def take(self, measure: Array, times: int) -> None:
+        """Convolve with ``times`` times the ``measure``; the bound on the spectrum's error grows entry by entry."""
+        image, image_error = np.fft.rfft(measure), self._image_error
+        kept: Any = slice(None)
+        if times == 1:
+            power, grown, loss = image, np.abs(image) + image_error, np.full(image.size, image_error)
+        else:
+            # what has died out is left out: far fewer frequencies than there are survive many factors (the least that
+            # is kept is positive: e^(−30) is more than the error of a transform of any size that there is)
+            least = math.exp(-_FAINT / times) * (1 - 4 * _UNIT_ROUNDOFF) - image_error
+            kept = np.flatnonzero(image.real**2 + image.imag**2 > least * least)
+            size, logs = np.abs(image[kept]) + image_error, np.log(image[kept])
+            with np.errstate(under="ignore"):
+                power, grown = np.exp(times * logs), np.exp(times * np.log(size))
+                rounding = 4 * _UNIT_ROUNDOFF * (8 + times * np.abs(logs)) * np.abs(power)
+                loss = times * image_error * grown / size + rounding
+        before = self._spectrum[kept]
+        product = before * power
+        error = self._error[kept] * grown + np.abs(before) * loss + 4 * _UNIT_ROUNDOFF * np.abs(product)
+        self._spectrum, self._error = np.zeros_like(self._spectrum), np.zeros_like(self._error)
+        self._spectrum[kept], self._error[kept] = product, error
+        self._left_out += 2 * math.exp(-_FAINT)
+
+    def measure(self) -> tuple[Array, tuple[float, float], float]:
+        """The product, the error of every entry and of all in the Euclidean norm (Parseval), and the relative error."""
+        error = self._error + self._image_error * np.abs(self._spectrum) + self._left_out
+        errors = float(error.sum()) * 2 / self._n, math.sqrt(float(error @ error) * 2 / self._n)
+        return np.maximum(np.fft.irfft(self._spectrum, self._n), 0.0), errors, 0.0
+
+
+class Directly:
+    """The same by sums of products, none of which cancel: time n² for each, less where a measure has a large gap."""
+
+    def __init__(self, n: int) -> None:
+        self._n, self._count = n, 0
+        self._product: _Stretch | None = None
+
+    def take(self, measure: Array, times: int) -> None:
+        """Convolve with ``times`` times the ``measure``, by squaring."""
+        self._count += times
+        power = self._without_gap(measure)
+        while times:
+            if times & 1:
+                self._product = power if self._product is None else self._around(self._product, power)
+            times >>= 1
+            if times:
+                power = self._around(power, power)
+
+    def measure(self) -> tuple[Array, tuple[float, float], float]:
+        """As :meth:`Transformed.measure`."""
+        product = np.zeros(self._n)
+        if self._product is not None:
+            start, masses = self._product
+            product[: masses.size] = masses
+            product = np.roll(product, start)
+        relative = self._count * (self._n + 2) * _UNIT_ROUNDOFF
+        return product, (_VANISHED, _VANISHED * math.sqrt(self._n)), relative
+
+    def _without_gap(self, measure: Array) -> _Stretch:
+        """All but the longest stretch of zeros around the circle."""
+        some = np.flatnonzero(measure)
+        if some.size == 0:
+            return 0, measure
+        gaps = np.diff(some, append=some[0] + self._n)
+        last = int(np.argmax(gaps))
+        start = int(some[(last + 1) % some.size])
+        return start, np.roll(measure, -start)[: self._n + 1 - int(gaps[last])]
+
+    def _around(self, one: _Stretch, other: _Stretch) -> _Stretch:
+        with np.errstate(under="ignore"):
+            sums = np.convolve(one[1], other[1])
+        beyond = max(0, sums.size - self._n)
+        sums[:beyond] += sums[self._n :]
+        return (one[0] + other[0]) % self._n, sums[: self._n]
+
+
+def fast_length(least: int) -> int:
+    """The smallest number 2^a·3^b·5^c that is at least ``least``: of so many points a Fourier transform is fast.
+
+    >>> fast_length(1), fast_length(7), fast_length(1025), fast_length(3_100_000)
+    (1, 8, 1080, 3110400)
+    """
+    best, fives = 1 << (least - 1).bit_length(), 1
+    while fives < best:
+        odd = fives
+        while odd < best:
+            best = min(best, odd << (-(-least // odd) - 1).bit_length())
+            odd *= 3
+        fives *= 5
+    return best
+
+
+def log_sum(terms: Array) -> float:
+    """ln Σ e^terms."""
+    peak = float(terms.max())
+    with np.errstate(under="ignore"):
+        return peak + math.log(float(np.exp(terms - peak).sum()))
+
+
+# ---------------------------------------------------------------------------------------------- the composed loss
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The composed loss in its window: e^(K − tL) times ``mass`` on ``losses``.
+
+    The rounding error of ``mass`` is at most ``error``: of every entry, and in the Euclidean norm (Parseval).
+    ``extra`` adds to every δ. By Chernoff's bounds (a, s) in ``from_below`` and ``from_above``, of the mass at most
+    e^(a − sy) lies more than y ≥ 0 below the window, and wraps around to its upper end; and at most e^(a − sx) lies
+    above x.
+    """
+
+    losses: Array
+    mass: Array
+    error: tuple[float, float]
+    tilt: float
+    cumulant: float
+    extra: float
+    from_below: tuple[float, float]
+    from_above: tuple[float, float]
+    step: float
+    length: float
+    count: int
+
+    def delta(self, epsilon: float) -> float:
+        """δ(ε) from above; 1 below the window, where the sum hardly ever is."""
+        return self._on_grid(epsilon * (1 - _GRID_ERROR))
+
+    def _on_grid(self, epsilon: float) -> float:
+        """δ(ε) of losses that are multiples of the grid's step as it is in floating point."""
+        if epsilon < self.losses[0]:
+            return 1.0
+        first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        weights = self._weights(epsilon, first)
+        found = float(self.mass[first : first + weights.size] @ weights) + self._lost(weights)
+        if first + weights.size < self.losses.size:
+            found += 2 * math.exp(-_FADED)  # all mass together is hardly more than 1
+        return min(1.0, self._untilted(epsilon, found) + self.extra)
+
+    def doubt(self, epsilon: float) -> float:
+        """What errors and cuts contribute to δ(ε), for an ε in the window."""
+        first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        weights = self._weights(epsilon, first)
+        return self._untilted(epsilon, self._lost(weights) + self._wrapped(epsilon)) + self.extra
+
+    def wraps(self, epsilon: float) -> float:
+        """What wraps around contributes to δ(ε), at most."""
+        return self._untilted(epsilon, self._wrapped(epsilon))
+
+    def _lost(self, weights: Array) -> float:
+        """What rounding errors may change in a weighted sum of ``mass``."""
+        return min(self.error[0] * float(weights.sum()), self.error[1] * float(np.linalg.norm(weights)))
+
+    def _wrapped(self, epsilon: float) -> float:
+        """The weighted mass that may count above ``epsilon`` and does not lie there, as the window is a circle.
+
+        What lies less than y below comes to lie less than y below the upper end, where the weight is below
+        e^(−tilt·(end − y − ε)); the weight of the rest is at most 1. Both are the same at the best y.
+        """
+        log_mass, tilt = self.from_above
+        above = math.exp(min(0.0, log_mass - tilt * (epsilon + self.length)))
+        log_mass, tilt = self.from_below
+        light = 0.0
+        if self.tilt > 0 and tilt > 0:
+            distance = float(self.losses[0]) + self.length - self.step - epsilon
+            light = max(0.0, self.tilt * tilt / (self.tilt + tilt) * distance - math.log(2.0))
+        return math.exp(min(0.0, log_mass - light)) + above
+
+    def grid_error(self, epsilon: float) -> float:
+        """About how much the grid adds to ε: ½ of the variance nΔ²/6 that it adds, times density over slope."""
+        at = int(np.clip(np.searchsorted(self.losses, epsilon), 0, self.losses.size - 1))
+        density = float(self.mass[max(0, at - 4) : at + 5].mean()) / self.step
+        slope = self._tilted_slope(epsilon)
+        return self.count * self.step**2 / 12 * density / slope if slope > 0 else math.inf
+
+    def _tilted_slope(self, epsilon: float) -> float:
+        first = int(np.searchsorted(self.losses, epsilon))
+        with np.errstate(under="ignore"):
+            return float(self.mass[first:] @ np.exp(-(self.tilt + 1) * (self.losses[first:] - epsilon)))
+
+    def slope(self, epsilon: float) -> float:
+        """−dδ/dε, about."""
+        return self._untilted(epsilon, self._tilted_slope(epsilon))
+
+    def _weights(self, epsilon: float, first: int) -> Array:
+        # up to where they have faded away
+        end = None
+        if self.tilt > 0:
+            end = max(first, int(np.searchsorted(self.losses, epsilon + _FADED / self.tilt)))
+        ahead = self.losses[first:end] - epsilon
+        with np.errstate(under="ignore"):
+            return np.asarray(np.exp(-self.tilt * ahead) * -np.expm1(-ahead))
+
+    def _untilted(self, epsilon: float, total: float, sign: float = 1.0) -> float:
+        if total <= 0:
+            return 0.0
+        slack = 1e-9 + 8 * _UNIT_ROUNDOFF * (abs(self.cumulant) + self.tilt * abs(epsilon))
+        return math.exp(min(0.0, self.cumulant - self.tilt * epsilon + math.log(total) + sign * slack))
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest ε ≥ 0 with δ(ε) ≤ ``delta``, at least the lower end of the window."""
+        to_delta = lru_cache(maxsize=None)(self._on_grid)
+        low, high = max(0.0, float(self.losses[0])), float(self.losses[-1])
+        near = self._nearby(delta, low, high)
+        if near is not None and to_delta(near[0]) > delta >= to_delta(near[1]):
+            low, high = near
+        elif to_delta(low) <= delta:
+            return low * (1 + _GRID_ERROR)
+        elif not (high > low and to_delta(high) <= delta):
+            return math.inf
+        return smallest(to_delta, delta, low, high) * (1 + _GRID_ERROR)
+
+    def _nearby(self, delta: float, low: float, high: float) -> tuple[float, float] | None:
+        """Where to look for ε first: a few cells in [low, high], found on a grid that many times as coarse."""
+        size = self.losses.size // _TOGETHER * _TOGETHER
+        if size < 64 * _TOGETHER or not low < high:
+            return None
+        mass = self.mass[:size].reshape(-1, _TOGETHER).sum(axis=1)
+        coarse = replace(self, losses=self.losses[:size:_TOGETHER] + (_TOGETHER - 1) / 2 * self.step, mass=mass)
+        target = math.log(delta)
+        try:
+            about = root_between(
+                lambda x: math.log(coarse._on_grid(x) + 5e-324) - target, low, high, absolute=self.step
+            )
+        except ValueError:
+            return None
+        reach = _TOGETHER * float(self.step)
+        return max(low, about - reach), min(high, about + reach)
+
+    # ------------------------------------------------------------------------------------------------ from below
+
+    def delta_at_least(self, epsilon: float, above: Sum, delta: float) -> float:
+        """δ(ε) from below, where ``self`` was composed downwards and ``above`` upwards; tuned for a δ near ``delta``.
+
+        See the module's text.
+        """
+        variance = above.count * above.step**2
+        # half a millionth of δ each for the tails of Z, and the losses' own rounding
+        reach = variance / 8 + math.sqrt(0.5 * variance * (math.log(2e6) - math.log(delta)))
+        reach += 4 * _GRID_ERROR * float(np.abs(above.losses[[0, -1]]).max())
+        # what straddles costs up to e^((1 + tilt)·reach), also of rounding errors: nothing is known
+        if not (1 + max(above.tilt, 0.0)) * reach < 700:
+            return 0.0
+        tails = 2 * math.exp(-2 * (reach - variance / 8) ** 2 / variance)
+        first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        weights = self._weights(epsilon * (1 + _GRID_ERROR), first)
+        weights = np.maximum(weights, 0.0)
+        kept = float(self.mass[first : first + weights.size] @ weights) - self._lost(weights) - self._wrapped(epsilon)
+        near = slice(*np.searchsorted(above.losses, [epsilon - reach, epsilon + reach]))
+        apart = above.losses[near] - epsilon
+        with np.errstate(over="ignore"):
+            cost = np.exp(-above.tilt * apart) * np.abs(np.expm1(-apart))
+        straddling = float(above.mass[near] @ cost) + above._lost(cost)
+        if epsilon - reach < above.losses[0]:
+            straddling += math.exp(above.from_below[0]) * math.exp(min(700.0, above.tilt * reach)) * math.expm1(reach)
+        return self._untilted(epsilon, kept, -1.0) - above._untilted(epsilon, straddling) - tails
+
+
+def smallest(to_delta: Callable[[float], float], delta: float, low: float, high: float) -> float:
+    """The smallest ε in [low, high] with ``to_delta(ε) ≤ delta``, rounded up; it falls, and meets δ at ``high``."""
+    target = math.log(delta)
+    # between two losses δ is linear in e^ε, so secants in ε soon land in the right cell and then on the root
+    root = root_between(
+        lambda x: math.log(to_delta(x) + 5e-324) - target, low, high, absolute=1e-16 * high, relative=1e-13
+    )
+    step = 1e-14
+    while root < high and to_delta(root) > delta:
+        root += step * max(root, 1e-3 * high)
+        step *= 2
+    return min(root, high)

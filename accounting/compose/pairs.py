@@ -1,187 +1,65 @@
-"""Descriptions as dominating pairs of distributions, with how often each occurs."""
+"""What a description is composed of: the pairs of its parts, with how often each occurs.
+
+A single release says its own pair (:meth:`accounting.Release.pair`); here are sums, parallel branches and samples.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections import Counter
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from accounting.adaptive.choices.choices import in_games
-from accounting.amplification.runs import runs_of
-from accounting.amplification.shuffling import MOST_LOCAL_EPSILON
 from accounting.compose.convolution import Parts
+from accounting.compose.tightenings import replaced
 from accounting.errors import UnsupportedRelease
-from accounting.notions.gdp import gdp, lattice_noise
-from accounting.releases import (
-    ZCDP,
-    BestOfPoissonRuns,
-    BestOfRuns,
-    Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    FixedSizeSubsampled,
-    Gaussian,
-    Laplace,
-    LocalShuffled,
-    NoisyMax,
-    ObjectivePerturbation,
-    Parallel,
-    PoissonSubsampled,
-    PureDP,
-    RandomizedResponse,
-    Release,
-    TreeAggregation,
-    UnaryEncoding,
-    weaker,
-)
-from accounting.releases.stand_ins import (
-    CentralShuffledBinomial,
-    DifferenceOfCounts,
-    OneCount,
-    OrderedRuns,
-    PlayedBatches,
-    PlayedChoices,
-    ThreeLosses,
-    Triangle,
-    TwoLosses,
-    WholeShuffledBinomial,
-    WorstCoins,
-    WorstLattice,
-)
+from accounting.loss.concentrated import ConcentratedPair
+from accounting.loss.gaussian import GaussianPair, LatticeGaussianPair
+from accounting.loss.lattice import discrete_gaussian_mu
+from accounting.loss.lattice_vectors import LatticePair, joined
+from accounting.loss.pair import LossPair, NoLoss, Symmetric
+from accounting.loss.sampled import ReplacedPair, SubsampledPair
+from accounting.loss.swapped import doubled, swapped
+from accounting.releases.base import Composed, Own, Parallel, Release, known
+from accounting.releases.choice import RandomizedResponse, UnaryEncoding
+from accounting.releases.noise import Gaussian, Laplace, TreeAggregation
+from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
 
-if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
-    from accounting.loss.losses import LossPair
-
-__all__ = ["alternatives", "is_listed", "single"]
+__all__ = ["alternatives", "sides", "single"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # Combinations of parallel branches that are tried one by one.
 _MOST_BRANCHES = 64
-# Integer losses that are listed one by one.
-_MOST_LISTED = 1 << 19
-# Weaker choices are priced as pure ones.
-_LEAST_CHOICE = 1e-300
+# Of these the laws of three records at once are of the pair's kind, and not only as private.
+_OF_ONE_KIND = Gaussian, TreeAggregation, Laplace, RandomizedResponse, UnaryEncoding
+
+Pairs = Counter[LossPair]
 
 
-def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
-    """The pairs that ``release`` is composed of, one list entry for every branch that a unit may meet."""
-    from accounting.loss.integers import IntegerPair
-    from accounting.loss.losses import (
-        Bits,
-        Coins,
-        GaussianPair,
-        LaplacePair,
-        LatticeGaussianPair,
-        RangePair,
-        ShuffledPair,
-        SpanPair,
-    )
+def alternatives(release: Release) -> list[Parts]:
+    """What a unit may meet, as pairs with their counts: every branch, and both directions of an asymmetric pair."""
+    return list(dict.fromkeys(parts for side in sides(release) for parts in side if parts))
 
+
+def sides(release: Release) -> tuple[list[Parts], list[Parts]]:
+    """Every branch that a unit may meet, in the direction in which it is present in samples, and in the other one."""
+    release, found = known(release), []
+    for present in (True, False):
+        branches = map(_one, _pairs(release, present))
+        games = (replaced(pairs) if any(pair.follows for pair in pairs) else pairs for pairs in branches)
+        found.append([tuple(sorted(pairs.items(), key=repr)) for pairs in games])
+    return found[0], found[1]
+
+
+def single(release: Release, present: bool) -> list[LossPair]:
+    """The pair of a description that has only one, else none."""
+    branches = [_one(pairs) for pairs in _pairs(known(release), present)]
+    found = [pair for pairs in branches for pair, count in pairs.items() if count == 1]
+    return found if len(branches) == 1 and len(branches[0]) == len(found) == 1 else []
+
+
+def _pairs(release: Release, present: bool) -> list[Pairs]:
+    """The pairs of a known description, one list entry for every branch that a unit may meet."""
     match release:
-        case Gaussian(noise_multiplier=z):
-            return [Counter({GaussianPair(1.0 / z): 1})]
-        case Laplace(noise_multiplier=z):
-            return [Counter({LaplacePair(1.0 / z): 1})]
-        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None and is_listed(z, shift):
-            return [Counter({IntegerPair("gaussian", z, int(shift)): 1})]
-        case DiscreteGaussian(noise_multiplier=z, shift=None):
-            from accounting.loss.lattice_vectors import lattice_pair
-
-            return [Counter({lattice_pair(z): 1})]
-        case DiscreteGaussian(noise_multiplier=z, shift=shift):
-            return [Counter({LatticeGaussianPair(gdp(release), z, shift and int(shift)): 1})]
-        case WorstLattice(noise_multiplier=z):
-            from accounting.loss.lattice_vectors import LatticeCorners
-
-            return [Counter({LatticeCorners(z): 1})]
-        case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
-            return [Counter({IntegerPair("laplace", z, int(shift)): 1})]
-        case NoisyMax(epsilon=eps, noise="gumbel"):
-            return [Counter({SpanPair(eps): 1})]
-        case NoisyMax(epsilon=eps, noise="exponential") if eps > _LEAST_CHOICE:
-            return [Counter({LaplacePair(eps * (1 + 2 * _UNIT_ROUNDOFF)): 1})]
-        case NoisyMax(epsilon=eps, noise="laplace") if eps > _LEAST_CHOICE:
-            from accounting.loss.laplace_maxima import MaximumPair
-
-            return [Counter({MaximumPair(eps * (1 + 2 * _UNIT_ROUNDOFF)): 1})]
-        case PureDP(epsilon=eps):
-            return [Counter({Coins(eps): 1} if eps > 0 else {})]
-        case ZCDP(rho=rho):
-            from accounting.loss.concentrated import ConcentratedPair
-
-            return [Counter({ConcentratedPair(rho): 1} if rho > 0 else {})]
-        case WorstCoins(rho=rho):
-            from accounting.loss.concentrated import CoinsPair
-
-            return [Counter({CoinsPair(rho): 1})]
-        case RandomizedResponse(epsilon=eps, categories=k):
-            return [Counter({Coins(eps, int(k)): 1})]
-        case OneCount(trials=n, rate=rate, step=step, first=first, second=second):
-            from accounting.loss.counts import CountPair
-
-            return [Counter({CountPair(n, rate, step, first, second): 1})]
-        case PlayedChoices(plays=plays):
-            from accounting.loss.curves import GamePair
-
-            return [Counter({GamePair(tuple(replace(play, present=present) for play in plays)): 1})]
-        case PlayedBatches(batch=batch, count=n, tail=tail):
-            from accounting.adaptive.fixed_batches.replaced_games import game_at_least
-
-            return [Counter({game_at_least(batch, n, tail): 1})]
-        case TwoLosses(low=low, high=high):
-            return [Counter({RangePair(low, high): 1})]
-        case ThreeLosses(high=high, chance=chance):
-            from accounting.loss.three_scores import ThreeLossesPair
-
-            return [Counter({ThreeLossesPair(high, chance): 1})]
-        case Triangle(release=inner, rate=rate):
-            from accounting.loss.triangles import LaplaceTrianglePair, TrianglePair
-
-            triangle = TrianglePair if isinstance(inner, Gaussian) else LaplaceTrianglePair
-            return [Counter({triangle(1.0 / inner.noise_multiplier, rate): 1})]
-        case WholeShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
-            from accounting.loss.count_vectors import pairs_of_counts
-
-            return [pairs_of_counts(trials, norm, coordinates, rounded=rounded)]
-        case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
-            return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
-        case UnaryEncoding(epsilon=eps, optimized=optimized):
-            return [Counter({Bits(eps, release.as_many_as, optimized): 1})]
-        case ObjectivePerturbation(noise_multiplier=z, curvature=curvature, one_row=True):
-            from accounting.loss.one_row import OneRowPair
-
-            up, times = 1 + 2 * _UNIT_ROUNDOFF, 2.0 if release.replaced else 1.0
-            return [Counter({OneRowPair(up / (times * z), math.log1p(curvature) * up, release.replaced): 1})]
-        case LocalShuffled(epsilon=eps) if eps > MOST_LOCAL_EPSILON:
-            return [Counter({Coins(eps): 1})]
-        case LocalShuffled(epsilon=eps, users=users, randomizer=randomizer):
-            return [Counter({ShuffledPair(eps, int(users), randomizer): 1})]
-        case DifferenceOfCounts(trials=n, rate=rate, first=first, second=second):
-            from accounting.loss.counts import DifferencePair
-
-            return [Counter({DifferencePair(n, rate, first, second): 1})]
-        case BestOfRuns(release=inner) | BestOfPoissonRuns(release=inner):
-            from accounting.adaptive.repeated_selection.best_pairs import BestPair
-
-            found = tuple(alternatives(inner))
-            return [Counter({BestPair(runs_of(release), found, _mu(inner)): 1} if found else {})]
-        case OrderedRuns(release=inner, runs=runs, cut=cut, pace=pace):
-            from accounting.adaptive.repeated_selection.best_pairs import OrderedPair
-
-            (pair,) = single(inner, present)
-            return [Counter({OrderedPair(runs, pair, cut, pace): 1})]
-        case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
-            (pairs,) = _steps(inner, present) if rate < 1 else [_doubled(inner)]
-            return [_swap(pairs, rate)]
-        case FixedSizeSubsampled(release=TreeAggregation() as tree):
-            # whatever the tree is of, its nodes are one Gaussian vector
-            return _pairs(replace(release, release=tree.weaker()), present)
-        case FixedSizeSubsampled(release=inner, rate=rate):
-            return [_replace(branch, rate, release) for branch in _steps(inner, present)]
-        case PoissonSubsampled(release=inner, rate=rate):
-            return [_sample(branch, rate, present, release) for branch in _pairs(inner, present)]
         case Composed(parts=parts):
             choices = []
             for part, count in parts:
@@ -194,34 +72,17 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [_join([(one, 1) for one in some]) for some in itertools.product(*choices)]
         case Parallel(branches=branches):
             return [pairs for branch in branches for pairs in _pairs(branch, present)]
-    return _pairs(weaker(release, "PLD"), present)
+        case PoissonSubsampled(adjacency="replace") | FixedSizeSubsampled():
+            return [_of_three(branch, release) for branch in _pairs(release.release, present)]
+        case PoissonSubsampled(release=inner):
+            return [_sample(branch, release, present) for branch in _pairs(inner, present)]
+        case Own(absent=pair) if pair is not None and not present:
+            return [Counter({pair: 1})]
+    pair = release.pair()
+    return [Counter() if isinstance(pair, NoLoss) else Counter({pair: 1})]
 
 
-def _mu(release: Release) -> float:
-    try:
-        return gdp(release)
-    except UnsupportedRelease:
-        return math.inf
-
-
-def single(release: Release, present: bool) -> list[LossPair]:
-    """The pair of a description that has only one, else none."""
-    branches = [_join([(pairs, 1)]) for pairs in _pairs(release, present)]
-    found = [pair for pairs in branches for pair, count in pairs.items() if count == 1]
-    return found if len(branches) == 1 and len(branches[0]) == len(found) == 1 else []
-
-
-def is_listed(noise_multiplier: float, shift: int) -> bool:
-    """Whether the discrete Gaussian's losses are listed; of more, the Gaussian that dominates it is as good.
-
-    It is dearer by 1/(24σ²), σ the scale; and σ > 400 of so many atoms unless the noise is next to nothing.
-    """
-    from accounting.loss.integers import atoms_of
-
-    return noise_multiplier < 1e-3 or atoms_of("gaussian", noise_multiplier, shift) <= _MOST_LISTED
-
-
-def _spread(branches: list[Counter[LossPair]], count: int) -> list[list[tuple[Counter[LossPair], int]]]:
+def _spread(branches: list[Pairs], count: int) -> list[list[tuple[Pairs, int]]]:
     """Every way in which ``count`` releases may fall on the branches."""
     if len(branches) == 1:
         return [[(branches[0], count)]]
@@ -229,13 +90,13 @@ def _spread(branches: list[Counter[LossPair]], count: int) -> list[list[tuple[Co
     return [[(branches[i], n) for i, n in Counter(way).items()] for way in ways]
 
 
-def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
-    """Add up, with all Gaussians as one, and all zero-concentrated releases; and lattice noise, but for the last."""
-    from accounting.loss.concentrated import ConcentratedPair
-    from accounting.loss.lattice_vectors import LatticePair, joined
-    from accounting.loss.losses import GaussianPair, LatticeGaussianPair
+def _one(pairs: Pairs) -> Pairs:
+    return _join([(pairs, 1)])
 
-    total: Counter[LossPair] = Counter()
+
+def _join(parts: list[tuple[Pairs, int]]) -> Pairs:
+    """Add up, with all Gaussians as one, and all zero-concentrated releases; and lattice noise, but for the last."""
+    total: Pairs = Counter()
     lattices: Counter[LatticePair | LatticeGaussianPair] = Counter()
     concentrated: Counter[float] = Counter()
     square = 0.0
@@ -261,71 +122,41 @@ def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
     return total
 
 
-def _sample(pairs: Counter[LossPair], rate: float, present: bool, release: Release) -> Counter[LossPair]:
-    from accounting.loss.sampled import SubsampledPair
-
-    if not pairs:
-        return pairs
+def _alone(pairs: Pairs, release: Release) -> LossPair:
+    """The one pair of what is sampled."""
     (pair, count), *more = pairs.items()
     if more or count > 1 or isinstance(pair, SubsampledPair):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    return Counter({SubsampledPair(pair, rate, present): 1} if rate < 1 else {pair: 1})
+    return pair
 
 
-def _swap(pairs: Counter[LossPair], rate: float) -> Counter[LossPair]:
-    """One unit of a Poisson sample swapped, where ``pairs`` are those of a single release: one pair, or none."""
-    from accounting.loss.swapped import swapped
+def _sample(pairs: Pairs, release: PoissonSubsampled, present: bool) -> Pairs:
+    """A unit that is there or not, where ``pairs`` are those without sampling."""
+    if not pairs or release.rate == 1:
+        return Counter({_alone(pairs, release): 1}) if pairs else pairs
+    pair = _alone(pairs, release)
+    inner = release.release
+    # of a pair that only dominates, the other direction is not that of P and Q exchanged
+    if isinstance(inner, Own) and not isinstance(pair, Symmetric) and not (inner.said_by is None and pair.exact):
+        raise UnsupportedRelease(f"of a sample the pair must be symmetric, got {pair!r} of {release!r}")
+    sampled: LossPair = SubsampledPair(pair, release.rate, present)
+    return Counter({sampled: 1})
 
-    return Counter({swapped(pair, rate) if rate < 1 else pair: 1 for pair in pairs})
 
+def _of_three(pairs: Pairs, release: PoissonSubsampled | FixedSizeSubsampled) -> Pairs:
+    """A unit that is replaced, where the law without it counts, too.
 
-def _replace(pairs: Counter[LossPair], rate: float, release: FixedSizeSubsampled) -> Counter[LossPair]:
-    """One unit of a sample replaced, where ``pairs`` are those of a replacement without sampling."""
-    from accounting.loss.losses import Symmetric
-    from accounting.loss.sampled import ReplacedPair
-
+    Three laws of lattice noise are as far apart as Gaussian ones.
+    """
     if not pairs:
         return pairs
-    own = isinstance(release.release, (Gaussian, Laplace, RandomizedResponse, UnaryEncoding))
-    (pair, count), *more = pairs.items()
-    if more or count > 1 or not isinstance(pair, Symmetric):
+    swap, rate = isinstance(release, PoissonSubsampled), release.rate
+    pair = _alone(pairs, release)
+    if isinstance(pair, LatticePair) or (isinstance(pair, LatticeGaussianPair) and pair.shift is None):
+        z = pair.noise_multiplier
+        pair = LatticeGaussianPair(discrete_gaussian_mu(z), z, None)
+    if swap:
+        return Counter({swapped(pair, rate) if rate < 1 else doubled(pair): 1})
+    if not isinstance(pair, Symmetric):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    return Counter({ReplacedPair(pair, rate, own): 1} if rate < 1 else pairs)
-
-
-def _steps(release: Release, present: bool) -> list[Counter[LossPair]]:
-    """The pairs of a release that is one of three laws: those of lattice noise are as far apart as Gaussian ones."""
-    if (z := lattice_noise(release)) is not None:
-        from accounting.loss.losses import LatticeGaussianPair
-
-        return [Counter({LatticeGaussianPair(gdp(release), z, None): 1})]
-    return _pairs(release, present)
-
-
-def _doubled(release: Release) -> Counter[LossPair]:
-    """The pairs of twice the shift."""
-    from accounting.loss.integers import IntegerPair
-    from accounting.loss.losses import Coins, GaussianPair, LaplacePair
-
-    match release:
-        case Gaussian(noise_multiplier=z):
-            return Counter({GaussianPair(2.0 / z): 1})
-        case Laplace(noise_multiplier=z):
-            return Counter({LaplacePair(2.0 / z): 1})
-        case PureDP(epsilon=eps):
-            return Counter({Coins(2.0 * eps): 1} if eps > 0 else {})
-        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None and is_listed(z / 2, 2 * shift):
-            return Counter({IntegerPair("gaussian", z / 2, 2 * int(shift)): 1})
-        case DiscreteGaussian():
-            return Counter({GaussianPair(2.0 * gdp(release)): 1})
-        case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
-            return Counter({IntegerPair("laplace", z / 2, 2 * int(shift)): 1})
-        case DiscreteLaplace(noise_multiplier=z):
-            return Counter({Coins(2.0 / z * (1 + 4 * _UNIT_ROUNDOFF)): 1})
-    raise UnsupportedRelease(f"the PLD accountant has no bound for two steps of {release!r}")
-
-
-def alternatives(release: Release) -> list[Parts]:
-    """What a unit may meet, as pairs with their counts: every branch, and both directions of an asymmetric pair."""
-    found = [in_games(_join([(pairs, 1)])) for present in (True, False) for pairs in _pairs(release, present)]
-    return list(dict.fromkeys(tuple(sorted(pairs.items(), key=repr)) for pairs in found if pairs))
+    return Counter({ReplacedPair(pair, rate, type(release.release) in _OF_ONE_KIND): 1} if rate < 1 else {pair: 1})

@@ -1,30 +1,25 @@
 """The privacy loss distribution: the tightest total of many releases, discretised so that it never falls short.
 
-Each description has a dominating pair (:mod:`accounting.loss.losses`); the losses of all are added on a grid
+Each description has a dominating pair (:mod:`accounting.loss.pair`); the losses of all are added on a grid
 (:mod:`accounting.compose.convolution`, which also has the proofs). A single release is priced by its closed form,
 without a grid.
 
 Tilt, window and grid are first chosen by the Rényi curve, as it is the saddle point that counts. Where rare losses are
 large (a strong release on a small sample) that curve is orders above the truth and says little about ε; so the choice
 is made anew from the ε and δ that were found, until it no longer matters. Every intermediate answer is a proved bound,
-and the least one counts; so is that of :mod:`accounting.adaptive.repeated_selection.best_many`.
+and the least one counts; so are those of theorems on releases that follow each other
+(:mod:`accounting.compose.tightenings`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accounting.adaptive.choices.choices import played
-from accounting.adaptive.choices.coin_games import Games, played_delta, played_epsilon
-from accounting.adaptive.choices.games_in_place import IN_PLACE, choices_of_one_kind, with_long_games
-from accounting.adaptive.choices.long_games import delta_of_many, epsilon_of_many, is_long
-from accounting.checks import nonnegative
 from accounting.compose.convolution import (
     BEYOND_USE,
     MOST_NODES,
@@ -32,20 +27,22 @@ from accounting.compose.convolution import (
     USUAL_NODES,
     Convolution,
     Parts,
+    Sum,
     Window,
+    smallest,
 )
-from accounting.compose.orders import best_order_for_delta, best_order_for_epsilon
 from accounting.compose.pairs import alternatives
-from accounting.compose.sums import Sum, smallest
+from accounting.compose.tightenings import answer, in_place
 from accounting.errors import UnsupportedRelease
+from accounting.loss.concentrated import ConcentratedPair
 from accounting.loss.concentrated_curve import zcdp_epsilon
-from accounting.notions.conversions import log_target
-from accounting.releases import Composed, Release
+from accounting.loss.pair import LossPair
+from accounting.loss.sampled import SubsampledPair
+from accounting.loss.swapped import SwappedGaussianPair
+from accounting.notions.conversions import best_order_for_delta, best_order_for_epsilon, log_target
+from accounting.releases.base import Composed, Release
 
-if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
-    from accounting.loss.losses import LossPair
-
-__all__ = ["answers", "check", "delta", "epsilon", "is_quick", "lower_epsilon"]
+__all__ = ["answers", "check", "delta", "delta_of", "epsilon", "epsilon_of", "is_enough", "is_quick", "lower_epsilon"]
 
 _QUICK_PARTS = 128
 # What the grid, or rounding errors and cuts, may add to ε, as a share of it, before another tilt and grid are tried.
@@ -53,6 +50,8 @@ _SHARE = 2e-5
 _ROUNDS = 6
 # Lower and upper bound closer than this are left as they are.
 _NARROW = 1e-3
+# The share of the sum of all largest losses up to which the grid is as good as any closed form.
+_NOT_NEAR = 0.95
 # Closed forms are right to this share of δ.
 _CLOSED_FORM = 1e-7
 
@@ -74,31 +73,57 @@ def is_quick(release: Release) -> bool:
     return len(found) <= 4 and all(len(parts) <= _QUICK_PARTS for parts in found)
 
 
+def is_enough(release: Release, epsilon: float) -> bool:
+    """Whether no other accountant can say less than the ``epsilon`` that this one found, but for the grid.
+
+    That is so for a sum of pairs that are its own, unless ε is near the sum of all the largest losses, or beyond use.
+    """
+    if epsilon >= BEYOND_USE / 100:
+        return False
+    found = alternatives(release)
+    if not all(_alone(parts) is None and all(pair.exact for pair, _ in parts) for parts in found):
+        return False
+    return epsilon < _NOT_NEAR * max(sum(n * _largest(pair) for pair, n in parts) for parts in found)
+
+
+def _largest(pair: LossPair) -> float:
+    """About the largest loss in either direction, which is that of a unit that is present."""
+    return (replace(pair, present=True) if isinstance(pair, SubsampledPair) else pair).highest(-700.0)
+
+
 def epsilon(release: Release, delta: float) -> float:
     """ε at ``delta``, rounded up."""
+    return epsilon_of(alternatives(release), delta)
+
+
+def epsilon_of(found: Iterable[Parts], delta: float) -> float:
+    """ε at ``delta`` of the worst of some alternatives, rounded up."""
     log_target(delta)
-    found = 0.0
-    for parts in alternatives(release):
-        one = _epsilon(parts, delta, found)
-        for in_place in IN_PLACE:
-            if one > found and (games := in_place(parts, delta)):
-                one = min(one, _epsilon(games, delta, found))
-        found = max(found, one)
-    return found
+    most = 0.0
+    for parts in found:
+        one = _epsilon(parts, delta, most)
+        for found_by in in_place(parts) if _follow(parts) else ():
+            if one > most and (others := found_by(parts, delta)):
+                one = min(one, _epsilon(others, delta, most))
+        most = max(most, one)
+    return most
 
 
 def delta(release: Release, epsilon: float) -> float:
     """δ at ``epsilon``, rounded up."""
-    nonnegative("epsilon", epsilon)
-    found = 0.0
-    for parts in alternatives(release):
-        one = _delta(parts, epsilon, found)
-        # a long game is for δ near one that is known, which short ones may be far above
-        for in_place in (*IN_PLACE, with_long_games):
-            if one > found and (games := in_place(parts, one)):
-                one = min(one, _delta(games, epsilon, found))
-        found = max(found, one)
-    return found
+    return delta_of(alternatives(release), epsilon)
+
+
+def delta_of(found: Iterable[Parts], epsilon: float) -> float:
+    """δ at ``epsilon`` ≥ 0 of the worst of some alternatives, rounded up."""
+    most = 0.0
+    for parts in found:
+        one = _delta(parts, epsilon, most)
+        for found_by in in_place(parts, twice=True) if _follow(parts) else ():
+            if one > most and (others := found_by(parts, one)):
+                one = min(one, _delta(others, epsilon, most))
+        most = max(most, one)
+    return most
 
 
 def lower_epsilon(release: Release, delta: float) -> float:
@@ -116,17 +141,15 @@ def _alone(parts: Parts) -> LossPair | None:
 
 def _top(alone: LossPair, delta: float) -> float:
     """An ε at which δ is certainly met."""
-    from accounting.loss.losses import ShuffledPair
+    from accounting.loss.shuffled import ShuffledPair
 
     # where their tail begins takes longer to find than the answer
     return alone.local_epsilon if isinstance(alone, ShuffledPair) else alone.highest(math.log(delta))
 
 
-def _choices(parts: Parts) -> Games | None:
-    """The game, if ``parts`` are nothing but choices of one kind."""
-    (pair, count), *more = parts
-    game = None if more else played(pair, count)
-    return None if game is None else (game,)
+def _follow(parts: Parts) -> bool:
+    """Whether theorems on releases that follow each other may say more."""
+    return any(pair.follows for pair, _ in parts)
 
 
 def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> float:
@@ -151,23 +174,19 @@ class _Answer:
 
 def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     """ε of one alternative; 0 if it is certainly at most ``enough``."""
-    from accounting.adaptive.repeated_selection.best_many import epsilon_of_best
-    from accounting.loss.concentrated import ConcentratedPair
-
     alone = _alone(parts)
     if isinstance(alone, ConcentratedPair):
         return zcdp_epsilon(alone.rho, delta)
     if alone is not None:
-        return _inverse(alone.delta, delta, _top(alone, delta)) if alone.infinite() < delta else math.inf
-    many = choices_of_one_kind(parts)
-    if many and is_long(*many, math.log(delta)) and (one := epsilon_of_many(*many, delta, enough)) is not None:
-        return one
-    losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
-    if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
-        return 0.0
-    found = epsilon_of_best(parts, delta, _epsilon_of_sum(parts, delta).value)
-    choices = _choices(parts)
-    return played_epsilon(choices, delta, found) if choices and math.isfinite(found) else found
+        return _inverse(alone.delta, delta, _top(alone, delta)) if alone.infinite < delta else math.inf
+
+    def of_sum() -> float:
+        losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
+        if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
+            return 0.0
+        return _epsilon_of_sum(parts, delta).value
+
+    return answer("epsilon", parts, delta, of_sum, enough) if _follow(parts) else of_sum()
 
 
 def answers(parts: Parts, deltas: Iterable[float]) -> list[tuple[float, Sum]]:
@@ -200,18 +219,14 @@ def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
 
 def _delta(parts: Parts, epsilon: float, enough: float) -> float:
     """δ of one alternative; or one that is at most ``enough``."""
-    from accounting.adaptive.repeated_selection.best_many import delta_of_best
-
     alone = _alone(parts)
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
-    if (many := choices_of_one_kind(parts)) and (one := delta_of_many(*many, epsilon, enough)) is not None:
-        return one
-    if choices := _choices(parts):
-        found = played_delta(choices, epsilon)
-        # otherwise the game is certainly the better one
-        return min(found, _delta_of_sum(parts, epsilon)) if choices[0][0].span > 1 or found < 1e-30 else found
-    return delta_of_best(parts, epsilon, _delta_of_sum(parts, epsilon))
+
+    def of_sum() -> float:
+        return _delta_of_sum(parts, epsilon)
+
+    return answer("delta", parts, epsilon, of_sum, enough) if _follow(parts) else of_sum()
 
 
 def _delta_of_sum(parts: Parts, epsilon: float) -> float:
@@ -272,8 +287,7 @@ def _improved(
 
 
 def _lower_epsilon(parts: Parts, delta: float) -> float:
-    from accounting.loss.swapped import SwappedGaussianPair
-    from accounting.loss.triangles import TrianglePair
+    from accounting.loss.replaced_noise import TrianglePair
 
     alone = _alone(parts)
     if alone is not None and not isinstance(alone, (SwappedGaussianPair, TrianglePair)):

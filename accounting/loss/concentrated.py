@@ -1,4 +1,4 @@
-"""Dominating pairs of zero-concentrated releases (see :mod:`accounting.loss.losses`).
+"""Dominating pairs of zero-concentrated releases (see :mod:`accounting.loss.pair`).
 
 What is ρ-zCDP costs at every ε at most what the worst coin does there (:mod:`accounting.loss.worst_coins`). The curve
 of all these coins is that of one pair, the *concentrated* one: convex in e^ε as a maximum, and symmetric, because P and
@@ -27,8 +27,8 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.loss.concentrated_curve import epsilon_of, zcdp_delta
-from accounting.loss.curves import Atoms, Curve, delta_of_atoms, pair_of_curve
-from accounting.loss.losses import Symmetric
+from accounting.loss.curves import Curve, pair_of_curve
+from accounting.loss.pair import Atoms, Symmetric
 from accounting.loss.worst_coins import LOWEST, SAFETY, worst_coin
 
 __all__ = ["ConcentratedPair", "CoinsPair"]
@@ -55,7 +55,7 @@ class ConcentratedPair(Curve):
     def _at(self, epsilon: float) -> float:
         return zcdp_delta(self.rho, epsilon)
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _from_above(max(self.rho, _SMALLEST_RHO))
 
 
@@ -63,12 +63,10 @@ class ConcentratedPair(Curve):
 class CoinsPair(Atoms, Symmetric):
     """The same from below."""
 
+    exact = True
     rho: float
 
-    def delta(self, epsilon: float) -> float:
-        return delta_of_atoms(epsilon, *self._atoms()[:2])
-
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _from_below(self.rho)
 
 

@@ -6,7 +6,6 @@ A unit's counts may be moved either way, so the curve of the worst shift is symm
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,9 +15,9 @@ from accounting.amplification.count_shifts import LOG_LEAST, SMALLEST_SHIFT, cou
 from accounting.amplification.shuffled_binomial import integer_shift
 from accounting.arrays import Array
 from accounting.loss.curves import Curve, pair_of_curve, value_between
-from accounting.loss.losses import LossPair
+from accounting.loss.pair import LossPair
 
-__all__ = ["CountsPair", "ShiftPair", "pairs_of_counts"]
+__all__ = ["CountsPair", "ShiftPair", "pair_of_counts"]
 
 
 # A curve's points are this far apart, as a share of μ, and so many at most.
@@ -35,7 +34,7 @@ class ShiftPair(Curve):
     def _at(self, epsilon: float) -> float:
         return value_between(*_shift_curve(self), epsilon)
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _shift_atoms(self)
 
 
@@ -52,7 +51,7 @@ class CountsPair(Curve):
         rows = vector_rows(self.trials, self.shift_norm, self.coordinates, self.rounded)
         return float(rows.deltas(np.array(epsilon)))
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _counts_atoms(self)
 
 
@@ -75,12 +74,12 @@ def _counts_atoms(pair: CountsPair) -> tuple[Array, Array, Array, float]:
     return pair_of_curve(epsilons, rows.deltas(epsilons))
 
 
-def pairs_of_counts(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> Counter[LossPair]:
-    """What a listed vector of counts is composed of."""
+def pair_of_counts(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> tuple[LossPair, int]:
+    """What a listed vector of counts is composed of: a pair, and how often."""
     square, longest = integer_shift(shift_norm)
     real = max(float(shift_norm), SMALLEST_SHIFT) if rounded else float(shift_norm)
     if coordinates == 1:
-        return Counter({ShiftPair(trials, real if rounded else float(longest)): 1})
+        return ShiftPair(trials, real if rounded else float(longest)), 1
     if not rounded and longest == 1:
-        return Counter({ShiftPair(trials, 1.0): min(coordinates, square)})
-    return Counter({CountsPair(trials, real, coordinates, rounded): 1})
+        return ShiftPair(trials, 1.0), min(coordinates, square)
+    return CountsPair(trials, real, coordinates, rounded), 1

@@ -22,7 +22,7 @@ import numpy as np
 from accounting.amplification.blanket import LEFT_OUT, binomial_window
 from accounting.amplification.shuffled_binomial import log_pmf, window
 from accounting.arrays import Array
-from accounting.loss.losses import AllFinite, histogram
+from accounting.loss.pair import LopsidedAtoms
 
 __all__ = ["CountPair", "DifferencePair"]
 
@@ -33,57 +33,33 @@ _RARE = 1e3
 _LEFT_OUT_EVEN = 2e-40
 
 
-class _Finite(AllFinite):
-    """A pair of finitely many losses, which ``_atoms`` finds."""
-
-    def _atoms(self) -> tuple[Array, Array, Array]:
-        raise NotImplementedError
-
-    def delta(self, epsilon: float) -> float:
-        losses, p, _ = self._atoms()
-        with np.errstate(under="ignore"):
-            return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *self._atoms())
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, _ = self._atoms()
-        rare = int(np.searchsorted(np.cumsum(p[::-1]), math.exp(max(log_tail, -700.0)) * (1 - 1e-9)))
-        return float(losses[-1 - min(rare, losses.size - 1)])
-
-    def lowest(self, log_tail: float) -> float:
-        """An x such that P has at most e^``log_tail`` below −x."""
-        losses, p, _ = self._atoms()
-        rare = int(np.searchsorted(np.cumsum(p), math.exp(max(log_tail, -700.0)) * (1 - 1e-9)))
-        return -float(losses[min(rare, losses.size - 1)])
-
-
 @dataclass(frozen=True)
-class CountPair(_Finite):
+class CountPair(LopsidedAtoms):
     """Bin(``trials``, ``rate``), and ``step`` more with probability ``first`` under P and ``second`` under Q."""
 
+    exact = True
     trials: int
     rate: float
     step: float
     first: float
     second: float
 
-    def _atoms(self) -> tuple[Array, Array, Array]:
-        return _one_count(self)
+    def atoms(self) -> tuple[Array, Array, Array, float]:
+        return *_one_count(self), 0.0
 
 
 @dataclass(frozen=True)
-class DifferencePair(_Finite):
+class DifferencePair(LopsidedAtoms):
     """The difference of two counts of ``trials`` messages, each for either at the ``rate``, and of one more."""
 
+    exact = True
     trials: int
     rate: float
     first: float
     second: float
 
-    def _atoms(self) -> tuple[Array, Array, Array]:
-        return _difference(self)
+    def atoms(self) -> tuple[Array, Array, Array, float]:
+        return *_difference(self), 0.0
 
 
 @lru_cache(maxsize=64)

@@ -11,28 +11,14 @@ less); and, being linear in y between its corners, the divergence of a pair with
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
-from accounting.adaptive.choices.coin_games import Games, played_curve, played_delta
-from accounting.adaptive.choices.coin_kinds import CoinKind
-from accounting.adaptive.choices.lattice_games import Play, game_below
-from accounting.adaptive.choices.long_games import curve_of_many
 from accounting.arrays import Array
-from accounting.loss.losses import Symmetric, histogram
+from accounting.loss.pair import Atoms, Symmetric
 
 __all__ = [
-    "Atoms",
-    "Batches",
     "Curve",
-    "GamePair",
-    "LongPair",
-    "LopsidedAtoms",
-    "PlayedPair",
-    "atoms_below",
-    "delta_of_atoms",
     "lower_hull",
     "pair_of_curve",
     "pair_of_points_below",
@@ -45,8 +31,6 @@ __all__ = [
 _LOWEST = -12.0
 # e^x of larger losses is beyond floats.
 _HIGHEST = 700.0
-# What the probabilities of a witness may be off by, and their losses.
-_DOWN, _OFF = 1 - 1e-8, 3e-8
 
 
 def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array, float]:
@@ -167,29 +151,6 @@ def lower_hull(x: Array, y: Array) -> list[int]:
     return kept
 
 
-class Atoms:
-    """Finitely many losses, in increasing order, and what P has beyond them all."""
-
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        raise NotImplementedError
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        losses, p, q, beyond = self._atoms()
-        in_p, in_q = histogram(edges, losses, p, q)
-        in_p[-1] += beyond
-        return in_p, in_q
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, _, beyond = self._atoms()
-        above = beyond + np.cumsum(p[::-1])
-        rare = int(np.searchsorted(above, math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
-        return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + 1e-12)
-
-    def infinite(self) -> float:
-        """What P has at infinite losses: all beyond the curve's end."""
-        return self._atoms()[3]
-
-
 class Curve(Atoms, Symmetric):
     """A symmetric curve, which is known from above at any ε ≥ 0."""
 
@@ -202,53 +163,6 @@ class Curve(Atoms, Symmetric):
         return self._at(epsilon)
 
 
-class Batches(Atoms, Symmetric):
-    """Many batches of a fixed size, last of a composition: a curve from above, or finitely many losses from below."""
-
-    from_below: bool = False
-
-    def _curve(self) -> tuple[Array, Array]:
-        """Losses from 0 on, and the divergence there, rounded up."""
-        raise NotImplementedError
-
-    def _below(self) -> tuple[Array, Array, Array]:
-        """Losses, and what P and Q have there, of a pair that is less bad; where there is one."""
-        raise NotImplementedError
-
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _atoms_of_batches(self)
-
-    def delta(self, epsilon: float) -> float:
-        if self.from_below:
-            return delta_of_atoms(epsilon, *self._atoms()[:2])
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
-        return value_between(*self._curve(), epsilon)
-
-
-@lru_cache(maxsize=64)
-def _atoms_of_batches(pair: Batches) -> tuple[Array, Array, Array, float]:
-    if pair.from_below:
-        return *pair._below(), 0.0
-    losses, values = pair._curve()
-    return pair_of_curve(losses, values)
-
-
-def atoms_below(p: Array, q: Array) -> tuple[Array, Array, Array, float]:
-    """Losses in increasing order, less masses of P and of Q than these, and nothing beyond: of a pair that is known."""
-    some = (p > 1e-290) & (q > 1e-290)
-    p, q = p[some] * _DOWN, q[some] * _DOWN
-    losses = np.log(p / q) - _OFF
-    order = np.argsort(losses)
-    losses, q = losses[order], q[order]
-    return losses, np.exp(losses) * q, q, 0.0
-
-
-def delta_of_atoms(epsilon: float, losses: Array, p: Array) -> float:
-    """The divergence of finitely many losses."""
-    return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
-
-
 def value_between(losses: Array, values: Array, epsilon: float) -> float:
     """A curve at ε ≥ 0 that is linear in e^ε between its points, rounded up; beyond them its last value."""
     at = int(np.searchsorted(losses, epsilon, side="right"))
@@ -256,83 +170,3 @@ def value_between(losses: Array, values: Array, epsilon: float) -> float:
         return float(values[-1])
     share = math.expm1(epsilon - losses[at - 1]) / math.expm1(losses[at] - losses[at - 1])
     return float(values[at - 1] + share * (values[at] - values[at - 1])) * (1 + 1e-12)
-
-
-class LopsidedAtoms(Atoms):
-    """The same of a pair that need not be symmetric."""
-
-    def lowest(self, log_tail: float) -> float:
-        """An x such that below the loss −x P has at most e^``log_tail``."""
-        losses, p, _, _ = self._atoms()
-        rare = int(np.searchsorted(np.cumsum(p), math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
-        return max(0.0, -float(losses[min(rare, losses.size - 1)])) * (1 + 1e-12)
-
-
-@dataclass(frozen=True)
-class PlayedPair(LopsidedAtoms):
-    """Choices of some kinds, among other releases; see :mod:`accounting.adaptive.choices.coin_games`."""
-
-    games: Games
-
-    def delta(self, epsilon: float) -> float:
-        if epsilon >= 0:
-            return played_delta(self.games, epsilon)
-        losses, p, _, beyond = self._atoms()
-        return min(1.0, beyond + float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0)))
-
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _played_atoms(self)
-
-
-@dataclass(frozen=True)
-class LongPair(LopsidedAtoms):
-    """``count`` choices of which few tell much, among other releases; see
-    :mod:`accounting.adaptive.choices.long_games`.
-
-    It is there only where that game does not take too long; for δ near e^``level``.
-    """
-
-    kind: CoinKind
-    count: int
-    level: float
-
-    def delta(self, epsilon: float) -> float:
-        losses, p, _, beyond = self._atoms()
-        return min(1.0, beyond + delta_of_atoms(epsilon, losses, p))
-
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _long_atoms(self)
-
-
-@dataclass(frozen=True)
-class GamePair(LopsidedAtoms):
-    """Choices that come last, each with a few scores, from below; see
-    :mod:`accounting.adaptive.choices.lattice_games`."""
-
-    plays: tuple[Play, ...]
-
-    def delta(self, epsilon: float) -> float:
-        return delta_of_atoms(epsilon, *self._atoms()[:2])
-
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _game_atoms(self)
-
-
-@lru_cache(maxsize=32)
-def _played_atoms(pair: PlayedPair) -> tuple[Array, Array, Array, float]:
-    x, values = played_curve(pair.games)
-    return pair_of_whole_curve(x, values)
-
-
-@lru_cache(maxsize=16)
-def _long_atoms(pair: LongPair) -> tuple[Array, Array, Array, float]:
-    curve = curve_of_many(pair.kind, pair.count, pair.level)
-    if curve is None:
-        raise ArithmeticError(f"the game of {pair!r} takes too long")
-    x, values = curve
-    return pair_of_whole_curve(x, values)
-
-
-@lru_cache(maxsize=16)
-def _game_atoms(pair: GamePair) -> tuple[Array, Array, Array, float]:
-    return pair_of_whole_curve(*game_below(pair.plays), lower=True)

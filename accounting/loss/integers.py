@@ -21,17 +21,18 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.errors import UnsupportedRelease
-from accounting.loss.losses import Symmetric, histogram
+from accounting.loss.gaussian import LatticeGaussianPair
+from accounting.loss.lattice import discrete_gaussian_mu
+from accounting.loss.pair import Atoms, Symmetric
 
-__all__ = ["IntegerPair", "atoms_of", "log_laws"]
+__all__ = ["IntegerPair", "atoms_of", "gaussian_pair", "is_listed", "log_laws"]
 
 
 # e^(−745) is the smallest double: beyond √(2·745) standard deviations a Gaussian has no mass that can be written down
 _REACH = 38.7
 _MOST_ATOMS = 1 << 22
-# relative error of a mass: that of e^(−745), whose exponent is right to a few units in the last place
-_MASS_ERROR = 1e-12
-_LOSS_ERROR = 4 * 2.0**-52
+# of more losses the Gaussian that dominates them is as good
+_MOST_LISTED = 1 << 19
 
 
 def atoms_of(noise: Literal["gaussian", "laplace"], noise_multiplier: float, shift: int) -> float:
@@ -39,10 +40,29 @@ def atoms_of(noise: Literal["gaussian", "laplace"], noise_multiplier: float, shi
     return shift + (2 * _REACH * noise_multiplier * shift if noise == "gaussian" else 0.0)
 
 
+def is_listed(noise_multiplier: float, shift: int) -> bool:
+    """Whether the discrete Gaussian's losses are listed; of more, the Gaussian that dominates it is as good.
+
+    It is dearer by 1/(24σ²), σ the scale; and σ > 400 of so many atoms unless the noise is next to nothing.
+    """
+    return noise_multiplier < 1e-3 or atoms_of("gaussian", noise_multiplier, shift) <= _MOST_LISTED
+
+
+def gaussian_pair(noise_multiplier: float, shift: int) -> IntegerPair | LatticeGaussianPair:
+    """The pair of discrete Gaussian noise on an integer that moves by ``shift`` at most."""
+    if is_listed(noise_multiplier, shift):
+        return IntegerPair("gaussian", noise_multiplier, shift)
+    return LatticeGaussianPair(discrete_gaussian_mu(noise_multiplier, shift), noise_multiplier, shift)
+
+
 @dataclass(frozen=True)
-class IntegerPair(Symmetric):
+class IntegerPair(Atoms, Symmetric):
     """Noise of scale ``noise_multiplier`` × ``shift`` (σ or t) on an integer that moves by at most ``shift``."""
 
+    exact = True
+    # that of e^(−745), whose exponent is right to a few units in the last place
+    mass_rounding = 1e-12
+    loss_rounding = 4 * 2.0**-52
     noise: Literal["gaussian", "laplace"]
     noise_multiplier: float
     shift: int
@@ -56,20 +76,8 @@ class IntegerPair(Symmetric):
                 f"discrete {self.noise.title()} of scale {scale:g} and shift={self.shift}"
             )
 
-    def delta(self, epsilon: float) -> float:
-        losses, p, _ = _atoms(self)
-        epsilon -= abs(epsilon) * _LOSS_ERROR
-        first = int(np.searchsorted(losses, epsilon, side="right"))
-        return min(1.0, float(p[first:] @ -np.expm1(epsilon - losses[first:])) * (1 + _MASS_ERROR))
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *_atoms(self))
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, above = _atoms(self)[0], _atoms(self)[1], math.exp(max(log_tail, -745.0))
-        # the number of largest losses that may be left out
-        rare = int(np.searchsorted(np.cumsum(p[::-1]), above * (1 - _MASS_ERROR), side="right"))
-        return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + _LOSS_ERROR)
+    def atoms(self) -> tuple[Array, Array, Array, float]:
+        return *_atoms(self), 0.0
 
     def log_noise_and_shifted(self) -> tuple[Array, Array, Array]:
         """ln of the noise's own masses, of those that it has when shifted to the right, and of the latter over the

@@ -130,7 +130,7 @@ from functools import lru_cache
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.losses import LaplacePair
+from accounting.loss.laplace import LaplacePair
 
 __all__ = ["SIZES", "MaximumPair", "excess", "groups_of_scores", "more_than_lead", "wins"]
 
@@ -153,6 +153,9 @@ _NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(24)[0] + 1) / 2, np.polynomi
 @dataclass(frozen=True)
 class MaximumPair(LaplacePair):
     """Report-noisy-max with Laplace noise, once."""
+
+    exact = False
+    follows = True
 
 
 def more_than_lead(lead: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Dominating pairs of discrete Gaussian noise on integer vectors (see :mod:`accounting.loss.losses`).
+"""Dominating pairs of discrete Gaussian noise on integer vectors (see :mod:`accounting.loss.pair`).
 
 σ is z times the sensitivity, which nobody says; so σ ≥ z‖v‖ for the integer vector v ≠ 0 by which a unit shifts.
 
@@ -31,9 +31,10 @@ from functools import lru_cache
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.curves import Atoms, Curve, delta_of_atoms, lower_hull, pair_of_curve, value_between
+from accounting.loss.curves import Curve, lower_hull, pair_of_curve, value_between
+from accounting.loss.gaussian import LatticeGaussianPair
 from accounting.loss.lattice import composed_mu, discrete_gaussian_mu
-from accounting.loss.losses import LatticeGaussianPair, Symmetric
+from accounting.loss.pair import Atoms, Symmetric
 from accounting.notions.conversions import gdp_delta
 
 __all__ = ["LatticeCorners", "LatticePair", "joined", "lattice_pair"]
@@ -62,7 +63,7 @@ class LatticePair(Curve):
     def _at(self, epsilon: float) -> float:
         return value_between(*_curve(self.noise_multiplier), epsilon)
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _from_above(self.noise_multiplier)
 
 
@@ -70,12 +71,10 @@ class LatticePair(Curve):
 class LatticeCorners(Atoms, Symmetric):
     """The last release, from below."""
 
+    exact = True
     noise_multiplier: float
 
-    def delta(self, epsilon: float) -> float:
-        return delta_of_atoms(epsilon, *self._atoms()[:2])
-
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _from_below(self.noise_multiplier)
 
 

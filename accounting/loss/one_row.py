@@ -44,9 +44,9 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction
-from accounting.loss.curves import Atoms, pair_of_curve
+from accounting.loss.curves import pair_of_curve
 from accounting.loss.half_normal import half_normal_delta
-from accounting.loss.losses import Symmetric
+from accounting.loss.pair import Atoms, Symmetric
 from accounting.notions.conversions import gdp_delta
 from accounting.roots import root_between
 
@@ -87,7 +87,7 @@ class OneRowPair(Atoms, Symmetric):
             return float(_replaced(self.mu, self.offset, np.array([epsilon]))[0])
         return max(_goes(self.mu, self.offset, epsilon), half_normal_delta(self.mu, 0.0, epsilon))
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _row_atoms(self)
 
 

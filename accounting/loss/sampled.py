@@ -1,4 +1,4 @@
-"""Dominating pairs of releases that read a random sample (see :mod:`accounting.loss.losses`).
+"""Dominating pairs of releases that read a random sample (see :mod:`accounting.loss.pair`).
 
 Those of a swap on a Poisson sample are in :mod:`accounting.loss.swapped`.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.losses import AllFinite, LossPair, Symmetric
+from accounting.loss.pair import AllFinite, LossPair, Symmetric
 
 __all__ = ["ReplacedPair", "SubsampledPair"]
 
@@ -32,6 +32,16 @@ class SubsampledPair(AllFinite):
     inner: LossPair
     rate: float
     present: bool
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        """As the inner pair."""
+        return self.inner.exact
+
+    @property
+    def follows(self) -> bool:  # type: ignore[override]
+        """As the inner pair."""
+        return self.inner.follows
 
     def delta(self, epsilon: float) -> float:
         q = self.rate
@@ -90,12 +100,13 @@ class ReplacedPair(Symmetric):
     is not negative: P(L > 0) + Q(L > 0) ≤ 1 for a symmetric inner pair, so q·P + (2 − q)·Q ≤ 1 there, as Q ≤ ½.
 
     Many of these cost less than their composition if the noise is normal
-    (:mod:`accounting.adaptive.fixed_batches.replaced_steps`) or on an integer
-    (:mod:`accounting.adaptive.fixed_batches.replaced_integers`), or the release pure
-    (:mod:`accounting.adaptive.fixed_batches.replaced_coins`). For that, ``own`` says that R, S and S′ are laws of the
+    (:mod:`accounting.adaptive.fixed_batches.gaussian_batches`) or on an integer
+    (:mod:`accounting.adaptive.fixed_batches.integer_batches`), or the release pure
+    (:mod:`accounting.adaptive.fixed_batches.pure_batches`). For that, ``own`` says that R, S and S′ are laws of the
     inner pair's kind, and not only as private.
     """
 
+    follows = True
     inner: LossPair
     rate: float
     own: bool = False

@@ -33,24 +33,18 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.errors import UnsupportedRelease
-from accounting.loss.integers import IntegerPair
-from accounting.loss.losses import (
-    Coins,
-    GaussianPair,
-    LaplacePair,
-    LossPair,
-    Symmetric,
-    histogram,
-    normal_masses,
-)
+from accounting.loss.gaussian import GaussianPair, normal_masses
+from accounting.loss.integers import IntegerPair, is_listed
+from accounting.loss.laplace import LaplacePair, laplace_masses
+from accounting.loss.lattice import discrete_gaussian_mu
+from accounting.loss.pair import Atoms, LossPair, Symmetric
+from accounting.loss.responses import Coins
 
-__all__ = ["SwappedAtomsPair", "SwappedGaussianPair", "SwappedLaplacePair", "swapped"]
+__all__ = ["SwappedAtomsPair", "SwappedGaussianPair", "SwappedLaplacePair", "doubled", "swapped"]
 
 
 _UNIT_ROUNDOFF = 2.0**-52
 _OUTWARD = 1 + 1e-13
-# relative error of atoms and of their logarithms
-_ATOM_ERROR = 1e-12
 
 
 def swapped(inner: LossPair, rate: float) -> LossPair:
@@ -71,6 +65,30 @@ def swapped(inner: LossPair, rate: float) -> LossPair:
     raise UnsupportedRelease(f"the PLD accountant has no pair for a swap in a sample of {inner!r}")
 
 
+def doubled(inner: LossPair) -> LossPair:
+    """The pair of a swap without sampling: of twice the shift.
+
+    Raises
+    ------
+    UnsupportedRelease
+        If the inner pair is not that of a noise, or of pure differential privacy.
+    """
+    match inner:
+        case GaussianPair(mu=mu):
+            return GaussianPair(2.0 * mu)
+        case LaplacePair(theta=theta):
+            return LaplacePair(2.0 * theta)
+        case Coins(epsilon=eps, categories=2):
+            return Coins(2.0 * eps * (1 + 2.0**-51))
+        case IntegerPair(noise="laplace", noise_multiplier=z, shift=shift):
+            return IntegerPair("laplace", z / 2, 2 * shift)
+        case IntegerPair(noise_multiplier=z, shift=shift) if is_listed(z / 2, 2 * shift):
+            return IntegerPair("gaussian", z / 2, 2 * shift)
+        case IntegerPair(noise_multiplier=z, shift=shift):
+            return GaussianPair(2.0 * discrete_gaussian_mu(z, shift))
+    raise UnsupportedRelease(f"the PLD accountant has no bound for two steps of {inner!r}")
+
+
 @dataclass(frozen=True)
 class SwappedGaussianPair(Symmetric):
     """(1 − q)N(0, z²) + qN(1, z²) against (1 − q)N(0, z²) + qN(−1, z²).
@@ -78,6 +96,7 @@ class SwappedGaussianPair(Symmetric):
     L grows with x and is odd: x/z² = L/2 + asinh(((1 − q)/q)e^{1/(2z²)}·sinh(L/2)).
     """
 
+    exact = True
     noise_multiplier: float
     rate: float
 
@@ -124,6 +143,7 @@ class SwappedLaplacePair(Symmetric):
     ln(1 − q + qe^(2x − θ)) − ln(1 − q + qe^(−θ)). It is odd, and constant beyond θ.
     """
 
+    exact = True
     theta: float
     rate: float
 
@@ -179,37 +199,18 @@ class SwappedLaplacePair(Symmetric):
         return self._largest * _OUTWARD
 
 
-def laplace_masses(x: Array) -> Array:
-    """Laplace noise of scale 1: its mass up to x[0], between neighbouring x, and above the last."""
-    with np.errstate(under="ignore"):
-        tail = np.concatenate([[0.0], np.exp(-np.abs(x)) / 2, [0.0]])
-    right = np.concatenate([[False], x > 0, [True]])
-    masses = np.where(right[1:], -tail[1:], tail[1:]) - np.where(right[:-1], -tail[:-1], tail[:-1])
-    masses[right[1:] & ~right[:-1]] += 1.0
-    return np.asarray(np.maximum(masses, 0.0))
-
-
 @dataclass(frozen=True)
-class SwappedAtomsPair(Symmetric):
+class SwappedAtomsPair(Atoms, Symmetric):
     """Integer noise, or pure differential privacy: finitely many losses."""
 
+    exact = True
+    mass_rounding = 4e-12
+    loss_rounding = 1e-12
     inner: LossPair
     rate: float
 
-    def delta(self, epsilon: float) -> float:
-        losses, p, _ = _swapped_atoms(self)
-        epsilon -= abs(epsilon) * _ATOM_ERROR
-        gained = np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0)
-        return min(1.0, float(p @ gained) * (1 + 4 * _ATOM_ERROR))
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *_swapped_atoms(self))
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, _ = _swapped_atoms(self)
-        above = math.exp(max(log_tail, -745.0)) * (1 - _ATOM_ERROR)
-        rare = int(np.searchsorted(np.cumsum(p[::-1]), above, side="right"))
-        return float(losses[-1 - min(rare, losses.size - 1)]) * _OUTWARD
+    def atoms(self) -> tuple[Array, Array, Array, float]:
+        return *_swapped_atoms(self), 0.0
 
 
 @lru_cache(maxsize=16)

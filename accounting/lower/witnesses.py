@@ -9,9 +9,9 @@ includes that on one integer that moves by 1. The noisy max of two scores, of wh
 ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel noise, 1 −
 e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken makes the
 Rényi divergence largest at an order near the one which is best for the whole, or follows what was seen
-(:mod:`accounting.adaptive.choices.lattice_games`, with more scores where noise is Laplace noise). The first input of a
+(:mod:`accounting.adaptive.choices.scores_below`, with more scores where noise is Laplace noise). The first input of a
 tree reaches all its levels. Runs of which the best is released have an order
-(:mod:`accounting.adaptive.repeated_selection.best_pairs`). Shuffled responses have a witness where they stand alone
+(:mod:`accounting.adaptive.repeated_selection.one_selection`). Shuffled responses have a witness where they stand alone
 (:mod:`accounting.amplification.blanket`); in compositions it is how many messages speak for one value and not another,
 while others hold a third one; or where there are two values, or few messages are lies, how many speak for one value
 while others hold the other. Any ε₀-DP randomizer may be a response to two values or to three. Shuffled bits include
@@ -19,8 +19,8 @@ counts that move by the longest vector that fits (:mod:`accounting.loss.counts`,
 :mod:`accounting.amplification.integer_shifts`), or all alike.
 
 Batches of a fixed size include steps that follow what was seen
-(:mod:`accounting.adaptive.fixed_batches.replaced_coins`, :mod:`accounting.adaptive.fixed_batches.replaced_steps`), and
-strong noisy maxima of three scores (:mod:`accounting.loss.three_scores`).
+(:mod:`accounting.adaptive.fixed_batches.pure_batches`, :mod:`accounting.adaptive.fixed_batches.gaussian_batches`), and
+strong noisy maxima of three scores (:mod:`accounting.lower.maxima_in_batches`).
 """
 
 from __future__ import annotations
@@ -31,12 +31,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from accounting.adaptive.repeated_selection.one_selection import OrderedPair, best_order
 from accounting.amplification.integer_shifts import longest_shift
-from accounting.amplification.randomizers import thirds
-from accounting.amplification.runs import runs_of
 from accounting.arrays import Array
-from accounting.compose.pairs import is_listed, single
+from accounting.compose.pairs import single
 from accounting.errors import UnsupportedRelease
+from accounting.loss.counts import CountPair, DifferencePair
+from accounting.loss.integers import is_listed
+from accounting.loss.replaced_noise import LaplaceTrianglePair, TrianglePair
+from accounting.loss.responses import RangePair
+from accounting.lower.maxima_in_batches import ThreeLossesPair, three_scores
+from accounting.notions.pure import pure
 from accounting.releases import (
     ZCDP,
     ApproxDP,
@@ -52,6 +57,7 @@ from accounting.releases import (
     LocalShuffled,
     NoisyMax,
     ObjectivePerturbation,
+    Own,
     Parallel,
     PoissonSubsampled,
     PureDP,
@@ -63,16 +69,10 @@ from accounting.releases import (
     compose,
     parallel,
 )
-from accounting.releases.stand_ins import (
-    DifferenceOfCounts,
-    OneCount,
-    OrderedRuns,
-    ThreeLosses,
-    Triangle,
-    TwoLosses,
-)
+from accounting.releases.selection import runs_of
+from accounting.releases.shuffling import randomizer_of
 
-__all__ = ["compositions", "witness", "witnesses"]
+__all__ = ["compositions", "parts_of", "witness", "witnesses"]
 
 
 # The ε of noisy maxima of which three scores may be worse than two, in batches of a fixed size.
@@ -86,10 +86,14 @@ _MOST_TRIALS = 1 << 33
 _MOST_TRIED = 1 << 22
 
 
+def parts_of(release: Release) -> tuple[tuple[Release, int], ...]:
+    """The parts of a composition, or the release alone."""
+    return release.parts if isinstance(release, Composed) else ((release, 1),)
+
+
 def witnesses(release: Release, order: float, *, equal: bool = False) -> list[Release]:
     """The :func:`witness` of a release, or several of which each will do; see :func:`compositions`."""
-    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
-    return compositions((witness(part, order, equal=equal), count) for part, count in parts)
+    return compositions((witness(part, order, equal=equal), count) for part, count in parts_of(release))
 
 
 def compositions(terms: Iterable[tuple[Release | None, int]]) -> list[Release]:
@@ -116,10 +120,10 @@ def _added_up(release: Release) -> Release:
     terms: list[tuple[Release, int]] = []
     for part, count in release.parts:
         match part:
-            case OneCount(trials=n, step=step, first=1.0, second=0.0) if (
+            case Own(loss=CountPair(trials=n, step=step, first=1.0, second=0.0) as one) if (
                 float(step).is_integer() and n * count <= _MOST_TRIALS
             ):
-                terms.append((replace(part, trials=n * count, step=step * count), 1))
+                terms.append((Own(replace(one, trials=n * count, step=step * count)), 1))
             case _:
                 terms.append((part, count))
     return compose(terms)
@@ -157,6 +161,10 @@ def _two_scores(epsilon: float, noise: str, order: float, rate: float = 1.0) -> 
     return float(low[best]) * (1 - 1e-9), float(high[best]) * (1 - 1e-9)
 
 
+def _coin(low: float, high: float) -> Own:
+    return Own(RangePair(low, high), largest=max(low, high))
+
+
 def _strongest_response(epsilon: float, users: int) -> RandomizedResponse:
     """Binary or ternary responses: those of which many users' messages tell more of one.
 
@@ -171,9 +179,11 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
 
     In batches of a fixed size all others contribute what the unit is replaced by; or, with ``equal``, something that
     is as far from both as they are from each other: of Gaussian or Laplace noise, and of strong noisy maxima
-    (:mod:`accounting.loss.three_scores`). In many small steps that is worse.
+    (:mod:`accounting.lower.maxima_in_batches`). In many small steps that is worse.
     """
     match release:
+        case Own():
+            return replace(release, adjacency=None)
         case UnaryEncoding(epsilon=eps) if eps > 700:
             return None  # its probabilities are not told apart
         case Gaussian() | Laplace() | RandomizedResponse() | UnaryEncoding() | PureDP() | ApproxDP():
@@ -195,26 +205,26 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
         case NoisyMax(epsilon=eps, noise=noise):
             if not 1e-6 < eps < 300:  # scores that change places, and the probability ½ − ε/8 at least of the worse one
                 return RandomizedResponse(eps / 4 * (1 - 1e-6), 2)
-            return TwoLosses(*_two_scores(eps, noise, order))
+            return _coin(*_two_scores(eps, noise, order))
         case PoissonSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate) if 1e-6 < eps < 300:
-            return PoissonSubsampled(TwoLosses(*_two_scores(eps, noise, order, float(rate))), rate)
+            return PoissonSubsampled(_coin(*_two_scores(eps, noise, order, float(rate))), rate)
         case PoissonSubsampled(release=inner, rate=rate):
             found = witness(inner, order)
             if isinstance(found, (Laplace, PureDP, Gaussian, DiscreteGaussian, DiscreteLaplace)):
                 return PoissonSubsampled(found, rate, adjacency=release.adjacency)
-            if found is None or (isinstance(found, OrderedRuns) and isinstance(found.release, PoissonSubsampled)):
+            if found is None or (isinstance(found, Own) and found.absent is not None):
                 return None  # of two directions one inside would have to be the other one outside
             return PoissonSubsampled(found, rate)
         case FixedSizeSubsampled(release=TreeAggregation() as tree):
             return witness(replace(release, release=tree.weaker()), order, equal=equal)
         case FixedSizeSubsampled(release=(Gaussian() | Laplace()) as inner, rate=rate) if equal and rate < 1:
-            return Triangle(inner, rate)
+            triangle = TrianglePair if isinstance(inner, Gaussian) else LaplaceTrianglePair
+            return Own(triangle(1.0 / inner.noise_multiplier, rate))
         case FixedSizeSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate) if (
             equal and rate < 1 and _STRONG[0] <= eps <= _STRONG[1]
         ):
-            from accounting.loss.three_scores import three_scores
-
-            return ThreeLosses(*three_scores(eps, noise, rate, order))
+            high, chance = three_scores(eps, noise, rate, order)
+            return Own(ThreeLossesPair(high, chance), largest=high)
         case FixedSizeSubsampled(release=inner, rate=rate):
             found = witness(inner, order)
             return None if found is None else PoissonSubsampled(found, rate)
@@ -222,16 +232,16 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
             return _ordered(release, witness(inner, order), order)
         case LocalShuffled(epsilon=eps, users=users, randomizer=response) if eps < 300 and users <= _MOST_TRIALS:
             response = response or _strongest_response(eps, int(users))
-            other, truth, lie = thirds(response)
+            other, truth, lie = randomizer_of(response).thirds()
             binary = isinstance(response, RandomizedResponse) and response.categories == 2
             if binary or (not equal and _LEAST_LIE < lie < _FEW_LIES / users):
-                return OneCount(int(users) - 1, 1 - lie, 1, 1 - lie, 1 - truth)
-            return DifferenceOfCounts(int(users) - 1, other, truth, lie)
+                return Own(CountPair(int(users) - 1, 1 - lie, 1, 1 - lie, 1 - truth))
+            return Own(DifferencePair(int(users) - 1, other, truth, lie))
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates) if trials <= _MOST_TRIALS:
             if release.rounded:
                 return _rounded_counts(release, order)
             steps = longest_shift(norm, coordinates)
-            return compose((OneCount(int(trials), 0.5, step, 1.0, 0.0), 1) for step in steps) if steps else None
+            return compose((Own(CountPair(int(trials), 0.5, step, 1.0, 0.0)), 1) for step in steps) if steps else None
         case Composed(parts=parts):
             # as parts of others: those that are like the first
             return compositions((witness(part, order, equal=equal), count) for part, count in parts)[0]
@@ -247,35 +257,42 @@ def _rounded_counts(release: ShuffledBinomial, order: float) -> Release:
 
     Half an integer is rounded with more noise than one, which is told by large losses.
     """
-    from accounting.loss.counts import CountPair
-
     trials, norm, most = int(release.trials), float(release.shift_norm), int(release.coordinates)
     halves = [round((2 * norm / odd) ** 2) for odd in (1, 3, 5)] if trials <= _MOST_TRIED else []
     numbers = {1} | {count for near in halves for count in (near - 1, near, near + 1, most) if 0 < count <= most}
     tried = [
-        (OneCount(trials, 0.5, norm / math.sqrt(count) * (1 - 2.0**-50), first, 1 - first), count)
+        (CountPair(trials, 0.5, norm / math.sqrt(count) * (1 - 2.0**-50), first, 1 - first), count)
         for count in sorted(numbers)
         for first in (1.0, 0.0)
     ]
     order = max(order, 0.1)  # at 0 every pair has the moment 1
 
-    def divergence(one: OneCount) -> float:
-        losses, p, _ = CountPair(one.trials, one.rate, one.step, one.first, one.second)._atoms()
+    def divergence(one: CountPair) -> float:
+        losses, p, _, _ = one.atoms()
         terms = order * losses
         return float(terms.max()) + math.log(float(p @ np.exp(terms - terms.max())))
 
-    return compose([max(tried, key=lambda term: term[1] * divergence(term[0]))] if len(tried) > 2 else tried[:1])
+    one, count = max(tried, key=lambda term: term[1] * divergence(term[0])) if len(tried) > 2 else tried[0]
+    return count * Own(one)
 
 
 def _ordered(release: BestOfRuns | BestOfPoissonRuns, run: Release | None, order: float) -> Release | None:
     """The best of some runs that are ``run``, in the order that is worst at the order 1 + ``order``."""
-    from accounting.adaptive.repeated_selection.best_pairs import best_order
 
     try:
-        if run is not None and (pairs := single(run, True)):
-            runs, both = runs_of(release), tuple(dict.fromkeys([*pairs, *single(run, False)]))
-            return OrderedRuns(run, runs, *best_order(runs, both, order))
+        if run is not None and (here := single(run, True)):
+            runs, (there,) = runs_of(release), single(run, False)
+            how = best_order(runs, tuple(dict.fromkeys([*here, there])), order)
+            one, other = (OrderedPair(runs, pair, *how) for pair in (here[0], there))
+            return Own(one, absent=other if other != one else None, largest=one.largest() if _is_pure(run) else None)
     except (UnsupportedRelease, ArithmeticError):
         pass
     # where all scores are equal, the best is the first
     return run if isinstance(release, BestOfRuns) else None
+
+
+def _is_pure(release: Release) -> bool:
+    try:
+        return pure(release) < math.inf
+    except UnsupportedRelease:
+        return False

@@ -12,7 +12,7 @@ so where it meets or passes below f at the knots, 0 and 1, it is below f between
 * Laplace with θ = 1/z: between its two linear ends the curve is f(a) = e^(−θ)/(4a). With a = e^(−s)/2 the difference
   is h(s) + h(θ − s), where h(s) = Φ⁻¹(1 − e^(−s)/2) is concave because a half-normal's hazard rate increases. So its
   maximum is at s = θ/2: μ = 2h(θ/2). A shift spread over several coordinates is never worse (see
-  :mod:`accounting.loss.losses`);
+  :mod:`accounting.loss.laplace`);
 * discrete Gaussian noise on integers and integer vectors: :mod:`accounting.loss.lattice`;
 * counts under binomial noise: :mod:`accounting.amplification.binomial_trade_off`.
 """
@@ -21,24 +21,14 @@ from __future__ import annotations
 
 import math
 
-from accounting.amplification.binomial_trade_off import central_mu, rounded_mu
 from accounting.errors import UnsupportedRelease
 from accounting.loss.lattice import composed_mu, discrete_gaussian_mu
 from accounting.notions.conversions import gdp_delta, gdp_epsilon
-from accounting.releases import (
-    Composed,
-    DiscreteGaussian,
-    Gaussian,
-    Laplace,
-    NoisyMax,
-    Parallel,
-    PureDP,
-    RandomizedResponse,
-    Release,
-    UnaryEncoding,
-    weaker,
-)
-from accounting.releases.stand_ins import CentralShuffledBinomial
+from accounting.releases.base import Composed, Parallel, Release, known, weaker
+from accounting.releases.choice import NoisyMax, RandomizedResponse, UnaryEncoding
+from accounting.releases.guarantees import PureDP
+from accounting.releases.noise import DiscreteGaussian, Gaussian, Laplace, is_gaussian
+from accounting.releases.shuffling import CountsInWindows
 
 __all__ = ["delta", "epsilon", "gdp", "is_exact", "lattice_noise"]
 
@@ -90,6 +80,10 @@ def gdp(release: Release) -> float:
     >>> gdp(100 * Gaussian(10.0))
     1.0
     """
+    return _mu(known(release))
+
+
+def _mu(release: Release) -> float:
     match release:
         case Gaussian(noise_multiplier=z):
             return 1.0 / z
@@ -105,15 +99,15 @@ def gdp(release: Release) -> float:
             return _randomized_response_mu(eps, k)
         case UnaryEncoding(epsilon=eps):
             return _randomized_response_mu(eps, release.as_many_as)
-        case CentralShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
-            return rounded_mu(trials, norm, coordinates) if rounded else central_mu(trials, norm)
+        case CountsInWindows(mu=mu):
+            return mu
         case Composed(parts=parts):
             vectors = [(noise, n) for part, n in parts if (noise := lattice_noise(part)) is not None]
-            square = math.fsum(n * gdp(part) ** 2 for part, n in parts if lattice_noise(part) is None)
+            square = math.fsum(n * _mu(part) ** 2 for part, n in parts if lattice_noise(part) is None)
             return math.hypot(math.sqrt(square), composed_mu(vectors)) if vectors else math.sqrt(square)
         case Parallel(branches=branches):
-            return max(map(gdp, branches), default=0.0)
-    return gdp(weaker(release, "GDP"))
+            return max(map(_mu, branches), default=0.0)
+    return _mu(weaker(release, "GDP"))
 
 
 def lattice_noise(part: Release) -> float | None:
@@ -123,15 +117,8 @@ def lattice_noise(part: Release) -> float | None:
 
 def is_exact(release: Release) -> bool:
     """Whether μ is all that is known about ``release``: it is made of Gaussians only, or priced as such."""
-    match release:
-        case Gaussian():
-            return True
-        case Composed(parts=parts):
-            return all(is_exact(part) for part, _ in parts)
-        case Parallel(branches=branches):
-            return all(map(is_exact, branches))
     try:
-        return is_exact(release.weaker())
+        return is_gaussian(known(release))
     except UnsupportedRelease:
         return False
 

@@ -5,23 +5,13 @@ from __future__ import annotations
 import math
 
 from accounting.notions.conversions import pure_delta, pure_epsilon
-from accounting.releases import (
-    BestOfPoissonRuns,
-    BestOfRuns,
-    Composed,
-    FixedSizeSubsampled,
-    Laplace,
-    LocalShuffled,
-    NoisyMax,
-    Parallel,
-    PoissonSubsampled,
-    PureDP,
-    RandomizedResponse,
-    Release,
-    UnaryEncoding,
-    weaker,
-)
-from accounting.releases.stand_ins import OrderedRuns, ThreeLosses, TwoLosses
+from accounting.releases.base import Composed, Own, Parallel, Release, known, weaker
+from accounting.releases.choice import NoisyMax, RandomizedResponse, UnaryEncoding
+from accounting.releases.guarantees import PureDP
+from accounting.releases.noise import Laplace
+from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
+from accounting.releases.selection import BestOfPoissonRuns, BestOfRuns
+from accounting.releases.shuffling import LocalShuffled
 
 __all__ = ["delta", "epsilon", "pure"]
 
@@ -38,6 +28,10 @@ def pure(release: Release) -> float:
     >>> pure(3 * PureDP(0.5))
     1.5
     """
+    return _pure(known(release))
+
+
+def _pure(release: Release) -> float:
     match release:
         case (
             PureDP(epsilon=eps)
@@ -47,15 +41,13 @@ def pure(release: Release) -> float:
             | LocalShuffled(epsilon=eps)
         ):
             return eps
-        case TwoLosses(low=low, high=high):
-            return max(low, high)
-        case ThreeLosses(high=high):
-            return high
+        case Own(largest=float(largest)):
+            return largest
         case Laplace(noise_multiplier=z):
             return 1.0 / z
         case PoissonSubsampled(release=inner, rate=rate) | FixedSizeSubsampled(release=inner, rate=rate):
             # ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018, Theorems 8 and 9)
-            eps = pure(inner)
+            eps = _pure(inner)
             if isinstance(release, PoissonSubsampled) and release.adjacency == "replace":
                 # the largest loss of the pair of a swap (accounting.loss.swapped)
                 if rate == 1:
@@ -63,21 +55,16 @@ def pure(release: Release) -> float:
                 return (_log_mixture(rate, eps) - _log_mixture(rate, -eps)) * (1 + 16 * _UNIT_ROUNDOFF)
             return min(eps, _log_mixture(rate, eps) * (1 + 8 * _UNIT_ROUNDOFF))
         case BestOfRuns(release=inner, stop=stop, shape=eta):
-            eps = pure(inner)
+            eps = _pure(inner)
             return (eps + (1.0 + eta) * _log_odds(eps, float(stop))) * (1 + 8 * _UNIT_ROUNDOFF)
         case BestOfPoissonRuns(release=inner, mean=mean):
-            eps = pure(inner)
+            eps = _pure(inner)
             return (eps + mean * math.tanh(eps / 2)) * (1 + 8 * _UNIT_ROUNDOFF)
-        case OrderedRuns(release=inner, runs=runs, cut=cut, pace=pace) if pure(inner) < math.inf:
-            from accounting.adaptive.repeated_selection.best_pairs import OrderedPair
-            from accounting.compose.pairs import single
-
-            return OrderedPair(runs, single(inner, True)[0], cut, pace).largest()
         case Composed(parts=parts):
-            return math.fsum(count * pure(part) for part, count in parts)
+            return math.fsum(count * _pure(part) for part, count in parts)
         case Parallel(branches=branches):
-            return max(map(pure, branches), default=0.0)
-    return pure(weaker(release, "pure-DP"))
+            return max(map(_pure, branches), default=0.0)
+    return _pure(weaker(release, "pure-DP"))
 
 
 def _log_mixture(rate: float, x: float) -> float:
@@ -88,7 +75,7 @@ def _log_mixture(rate: float, x: float) -> float:
 
 
 def _log_odds(epsilon: float, stop: float) -> float:
-    """ln((e^ε + γ)/(1 + γe^ε)), of which ε is added 1 + η times; see ``adaptive.repeated_selection.best_pairs``."""
+    """ln((e^ε + γ)/(1 + γe^ε)), of which ε is added 1 + η times; see ``adaptive.repeated_selection.one_selection``."""
     if epsilon < 1:
         return math.log1p((1 - stop) * math.expm1(epsilon) / (1 + stop * math.exp(epsilon)))
     return math.log1p(stop * math.exp(-epsilon)) - math.log(stop + math.exp(-epsilon))

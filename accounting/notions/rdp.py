@@ -38,35 +38,20 @@ from accounting.amplification.shuffled_binomial import central_rdp
 from accounting.amplification.shuffling import MOST_LOCAL_EPSILON, shuffled_losses
 from accounting.amplification.subsampling import subsampled_gaussian_rdp
 from accounting.arrays import Array
-from accounting.compose.orders import best_delta, best_epsilon
 from accounting.errors import UnsupportedRelease
-from accounting.loss.numerics import exp_remainder, randomized_response
-from accounting.notions.gdp import gdp, is_exact
+from accounting.notions.conversions import best_delta, best_epsilon
+from accounting.notions.gdp import gdp
 from accounting.notions.perturbed_minimum import divergences
 from accounting.notions.pure import pure
-from accounting.notions.zcdp import bounded_range_rho
-from accounting.releases import (
-    ZCDP,
-    BestOfPoissonRuns,
-    BestOfRuns,
-    Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    FixedSizeSubsampled,
-    Gaussian,
-    Laplace,
-    LocalShuffled,
-    NoisyMax,
-    ObjectivePerturbation,
-    Parallel,
-    PoissonSubsampled,
-    PureDP,
-    RandomizedResponse,
-    Release,
-    UnaryEncoding,
-    weaker,
-)
-from accounting.releases.stand_ins import CentralShuffledBinomial
+from accounting.notions.zcdp import bounded_range_rho, exp_remainder, randomized_response
+from accounting.releases.base import Composed, Own, Parallel, Release, known, weaker
+from accounting.releases.choice import NoisyMax, RandomizedResponse, UnaryEncoding
+from accounting.releases.guarantees import ZCDP, PureDP
+from accounting.releases.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, is_gaussian
+from accounting.releases.perturbation import ObjectivePerturbation
+from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
+from accounting.releases.selection import BestOfPoissonRuns, BestOfRuns
+from accounting.releases.shuffling import CountsInWindows, LocalShuffled
 
 __all__ = ["delta", "epsilon", "rdp"]
 
@@ -102,11 +87,11 @@ def rdp(release: Release, orders: ArrayLike) -> Array:
     alphas = np.asarray(orders, dtype=np.float64)
     if not np.all((alphas > 1) & np.isfinite(alphas)):
         raise ValueError(f"orders must be finite and greater than 1, got orders={orders!r}")
-    return curve(release, alphas.ravel()).reshape(alphas.shape)
+    return curve(known(release), alphas.ravel()).reshape(alphas.shape)
 
 
 def curve(release: Release, orders: Array) -> Array:
-    """As :func:`rdp`, for orders that were checked; shape (m,)."""
+    """As :func:`rdp`, of a known description and for orders that were checked; shape (m,)."""
     match release:
         case Gaussian(noise_multiplier=z) | DiscreteGaussian(noise_multiplier=z):
             return orders * (0.5 / z**2)
@@ -128,9 +113,9 @@ def curve(release: Release, orders: Array) -> Array:
             return _subsampled(release, orders)
         case FixedSizeSubsampled():
             return randomized_response(pure(release), 2, orders)
-        case CentralShuffledBinomial(rounded=True):
-            return orders * (0.5 * gdp(release) ** 2)  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
-        case CentralShuffledBinomial():
+        case CountsInWindows(rounded=True, mu=mu):
+            return orders * (0.5 * mu**2)  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
+        case CountsInWindows():
             return central_rdp(release.trials, release.shift_norm, release.coordinates, orders)
         case LocalShuffled(epsilon=eps) if eps > MOST_LOCAL_EPSILON:
             return randomized_response(eps, 2, orders)
@@ -154,25 +139,31 @@ def curve(release: Release, orders: Array) -> Array:
             return np.asarray(total)
         case Parallel(branches=branches):
             return np.asarray(np.max([curve(branch, orders) for branch in branches], axis=0, initial=0.0))
+    if isinstance(release, Own):
+        with suppress(UnsupportedRelease):
+            return np.asarray(release.renyi(orders), dtype=np.float64)
     return curve(weaker(release, "RDP"), orders)
 
 
 def epsilon(release: Release, delta: float) -> float:
     """ε at ``delta`` through the Rényi curve, at its best order."""
-    return best_epsilon(lambda orders: curve(release, orders), delta)
+    one = known(release)
+    return best_epsilon(lambda orders: curve(one, orders), delta)
 
 
 def delta(release: Release, epsilon: float) -> float:
     """δ at ``epsilon`` through the Rényi curve, at its best order."""
-    return best_delta(lambda orders: curve(release, orders), epsilon)
+    one = known(release)
+    return best_delta(lambda orders: curve(one, orders), epsilon)
 
 
 def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
-    if not is_exact(release.release):
+    gaussian = is_gaussian(release.release)
+    if not gaussian:
         with suppress(UnsupportedRelease):
             return randomized_response(pure(release), 2, orders)
     try:
-        if release.adjacency == "replace" and not is_exact(release.release):
+        if release.adjacency == "replace" and not gaussian:
             raise UnsupportedRelease("only Gaussian noise is known for a swap")
         mu = gdp(release.release)
     except UnsupportedRelease:

@@ -32,31 +32,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from accounting.arrays import Array
 from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated_curve import zcdp_delta, zcdp_epsilon
-from accounting.loss.numerics import exp_remainder, randomized_response
-from accounting.notions.gdp import gdp
 from accounting.notions.pure import pure
-from accounting.releases import (
-    ZCDP,
-    Composed,
-    DiscreteGaussian,
-    FixedSizeSubsampled,
-    Gaussian,
-    Laplace,
-    NoisyMax,
-    Parallel,
-    PoissonSubsampled,
-    PureDP,
-    RandomizedResponse,
-    Release,
-    UnaryEncoding,
-    weaker,
-)
-from accounting.releases.stand_ins import CentralShuffledBinomial
+from accounting.releases.base import Composed, Parallel, Release, known, weaker
+from accounting.releases.choice import NoisyMax, RandomizedResponse, UnaryEncoding
+from accounting.releases.guarantees import ZCDP, PureDP
+from accounting.releases.noise import DiscreteGaussian, Gaussian, Laplace
+from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
+from accounting.releases.shuffling import CountsInWindows
 
-__all__ = ["delta", "epsilon", "zcdp"]
+__all__ = ["bounded_range_rho", "delta", "epsilon", "exp_remainder", "randomized_response", "zcdp"]
 
 # The elementary functions here are right to a few units in the last place; ρ is rounded up by more than that.
 _SAFETY = 1 + 1e-14
@@ -76,6 +65,10 @@ def zcdp(release: Release) -> float:
     >>> round(zcdp(Gaussian(2.0) + PureDP(1.0)), 6)
     0.587117
     """
+    return _rho(known(release))
+
+
+def _rho(release: Release) -> float:
     match release:
         case ZCDP(rho=rho):
             return rho
@@ -91,15 +84,15 @@ def zcdp(release: Release) -> float:
             return _randomized_response_rho(eps, release.as_many_as)
         case Laplace(noise_multiplier=z):
             return float(exp_remainder(-1.0 / z)) * _SAFETY  # θ + e^(−θ) − 1
-        case CentralShuffledBinomial():
-            return 0.5 * gdp(release) ** 2  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
+        case CountsInWindows(mu=mu):
+            return 0.5 * mu**2  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
         case PoissonSubsampled() | FixedSizeSubsampled() if (amplified := _pure_epsilon(release)) is not None:
             return _pure_rho(amplified)
         case Composed(parts=parts):
-            return math.fsum(count * zcdp(part) for part, count in parts)
+            return math.fsum(count * _rho(part) for part, count in parts)
         case Parallel(branches=branches):
-            return max(map(zcdp, branches), default=0.0)
-    return zcdp(weaker(release, "zCDP"))
+            return max(map(_rho, branches), default=0.0)
+    return _rho(weaker(release, "zCDP"))
 
 
 def _pure_rho(epsilon: float) -> float:
@@ -148,3 +141,29 @@ def epsilon(release: Release, delta: float) -> float:
 def delta(release: Release, epsilon: float) -> float:
     """δ at ``epsilon`` through ρ."""
     return zcdp_delta(zcdp(release), epsilon)
+
+
+def exp_remainder(x: ArrayLike) -> NDArray[np.float64]:
+    """e^x − 1 − x, which is nonnegative; precise where the three terms cancel."""
+    x = np.asarray(x, dtype=np.float64)
+    near = np.clip(x, -0.6, 0.6)
+    series = np.ones_like(near)
+    for k in range(16, 2, -1):
+        series = 1.0 + near / k * series
+    with np.errstate(over="ignore"):
+        return np.asarray(np.where(np.abs(x) < 0.6, 0.5 * near * near * series, np.expm1(x) - x))
+
+
+def randomized_response(epsilon: float, categories: float, orders: Array) -> Array:
+    """(1/(α−1))·ln((e^(αε) + e^((1−α)ε) + k − 2)/(e^ε + k − 1)), by the form that loses no digits."""
+    eta, k = orders - 1, categories
+    x = eta * epsilon
+    with np.errstate(over="ignore"):
+        # A_α − 1 = ((e^ε − 1)(e^((α−1)ε) − 1) + 4 sinh²((α−1)ε/2))/(e^ε + k − 1), in which nothing cancels
+        near = np.minimum(x, 1.0)
+        shrink = math.exp(-epsilon) / (1.0 + (k - 1) * math.exp(-epsilon))  # 1/(e^ε + k − 1)
+        rise = -math.expm1(-epsilon) / (1.0 + (k - 1) * math.exp(-epsilon))  # (e^ε − 1)/(e^ε + k − 1)
+        small = np.log1p(rise * np.expm1(near) + shrink * 4 * np.sinh(near / 2) ** 2)
+        tails = np.exp(-(2 * orders - 1) * epsilon) + (k - 2) * np.exp(-orders * epsilon)
+    large = x + np.log1p(tails) - math.log1p((k - 1) * math.exp(-epsilon))
+    return np.asarray(np.where(x < 1.0, small, large) / eta)

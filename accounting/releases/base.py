@@ -5,23 +5,32 @@ Composition is adaptive: a part may be chosen after the outputs of others were s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from accounting.checks import integer
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 
+if TYPE_CHECKING:  # describing a release loads no accountant
+    from accounting.arrays import Array
+    from accounting.loss.pair import LossPair
+
 __all__ = [
     "Adjacency",
     "Composed",
+    "Own",
     "Parallel",
     "Release",
     "check_adjacency",
     "check_inner",
     "common_adjacency",
     "compose",
+    "is_ours",
+    "known",
+    "may_fail",
     "parallel",
+    "said",
     "weaker",
 ]
 
@@ -54,14 +63,50 @@ class Release:
     """Base of all descriptions: value equality, a stated adjacency, and composition by ``+`` and ``*``."""
 
     adjacency: Adjacency | None = field(default=None, kw_only=True)
+    # whether it may give everything away, with a probability that is set apart
+    _fails: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
 
+    def pair(self) -> LossPair:
+        """What one unit's privacy loss is at worst: a pair of laws that dominates all neighbours, in either order.
+
+        The descriptions of this package say theirs by this method, and so may one from outside; it is then priced by
+        its own pair in any sum, sampled (if the pair is symmetric) and in parallel. What is made of others, such as a
+        sum or a sample, has the pairs of its parts.
+
+        Raises
+        ------
+        UnsupportedRelease
+            If none is known.
+
+        Examples
+        --------
+        >>> from accounting import Laplace
+        >>> Laplace(2.0).pair()
+        LaplacePair(theta=0.5)
+        """
+        raise UnsupportedRelease(
+            f"the PLD accountant has no bound for {self!r} by itself: what is made of others has those of its "
+            "parts, which accounting.PLD.of composes"
+        )
+
+    def renyi(self, orders: Array) -> Array:
+        """The Rényi curve ε_α at real ``orders`` > 1, shape (m,), where a description from outside knows one.
+
+        Raises
+        ------
+        UnsupportedRelease
+            Unless it is overridden; the curves of this package's descriptions are :func:`accounting.rdp`'s.
+        """
+        raise UnsupportedRelease(f"{self!r} states no Rényi curve")
+
     def weaker(self) -> Release:
         """A description that accountants know and that costs at least as much as this one, alone and composed.
 
-        Accountants ask for it where they have no bound of their own. Its adjacency is this description's, or unstated.
+        Accountants ask for it where they have no bound of their own, and a ledger stores it with what is from outside.
+        Its adjacency is this description's, or unstated.
 
         Raises
         ------
@@ -252,8 +297,114 @@ def compose(terms: Iterable[tuple[Release, int]]) -> Release:
     return Composed._of(tuple(given), common_adjacency(release.adjacency for release, _ in given))
 
 
+# ------------------------------------------------------------------------------- what accountants price in its place
+
+
+@dataclass(frozen=True, repr=False)
+class Own(Release):
+    """A description by its pair alone: what accountants price in place of one that says its own loss.
+
+    ``said_by`` is that description, which may say more. ``absent`` is the pair in samples without the unit, if that is
+    another one, and ``largest`` the largest loss, if it is known.
+    """
+
+    loss: LossPair
+    said_by: Release | None = None
+    absent: LossPair | None = None
+    largest: float | None = None
+
+    def __repr__(self) -> str:
+        return repr(self.loss if self.said_by is None else self.said_by)
+
+    def pair(self) -> LossPair:
+        """The pair."""
+        return self.loss
+
+    def renyi(self, orders: Array) -> Array:
+        """The curve that was said, if any."""
+        if self.said_by is None or (said_curve := said(self.said_by, "renyi")) is None:
+            return super().renyi(orders)
+        found: Array = said_curve(orders)
+        return found
+
+    def weaker(self) -> Release:
+        """The weaker description that was said, if any."""
+        if self.said_by is None or said(self.said_by, "weaker") is None:
+            return super().weaker()
+        return known(_weaker(self.said_by))
+
+
+def known(release: Release, *, exact: bool = False) -> Release:
+    """The description that accountants price in place of ``release``: made of this package's own, each exactly.
+
+    Whatever is from outside, a class derived from one of this package's included, is replaced by the pair that it
+    says, else by its weaker description; also in sums, in parallel, in samples and in choices. So nothing afterwards
+    can take a derived class for the one that it is derived from.
+
+    With ``exact`` the answer costs no more than ``release``, instead of no less: pairs count if they are exact, and all
+    else from outside as nothing.
+
+    Raises
+    ------
+    UnsupportedRelease
+        If a description says neither.
+    """
+    kind = type(release)
+    if kind is Composed:
+        parts = release.parts  # type: ignore[attr-defined]
+        terms = [(known(part, exact=exact), count) for part, count in parts]
+        return release if all(a is b for (a, _), (b, _) in zip(terms, parts, strict=True)) else compose(terms)
+    if kind is Parallel:
+        branches = release.branches  # type: ignore[attr-defined]
+        found = [known(branch, exact=exact) for branch in branches]
+        return release if all(a is b for a, b in zip(found, branches, strict=True)) else parallel(*found)
+    if exact and kind is Own and not release.loss.exact:  # type: ignore[attr-defined]
+        return Composed()
+    if is_ours(kind):
+        inner = release.__dict__.get("release")
+        if inner is None or (one := known(inner, exact=exact)) is inner:
+            return release
+        return replace(release, release=one) if one != Composed() else one  # type: ignore[call-arg]
+    if (pair := said(release, "pair")) is not None and ((loss := pair()).exact or not exact):
+        return Own(loss, release, adjacency=release.adjacency)
+    if exact:
+        return Composed()
+    if said(release, "weaker") is not None:
+        return known(_weaker(release))
+    raise UnsupportedRelease(
+        f"no accountant has a bound for {release!r}: give it a method pair(), its privacy loss, or weaker(), a known "
+        "description"
+    )
+
+
+def is_ours(kind: type[Release]) -> bool:
+    """Whether accountants know a class itself."""
+    return kind.__module__.startswith("accounting.releases.")
+
+
+def said(release: Release, name: str) -> Callable[..., Any] | None:
+    """A method that a class from outside has, and not the one from which it is derived."""
+    for kind in type(release).__mro__:
+        if is_ours(kind):
+            return None
+        if name in vars(kind):
+            found: Callable[..., Any] = getattr(release, name)
+            return found
+    return None
+
+
+def may_fail(release: Release) -> bool:
+    """Whether a part of a known description may give everything away (:mod:`accounting.compose.failures`)."""
+    if type(release) is Composed:
+        return any(may_fail(part) for part, _ in release.parts)
+    if type(release) is Parallel:
+        return any(map(may_fail, release.branches))
+    inner = release.__dict__.get("release")
+    return release._fails or (inner is not None and may_fail(inner))
+
+
 def weaker(release: Release, accountant: str) -> Release:
-    """What ``accountant`` prices in place of a description that it does not know (see :meth:`Release.weaker`).
+    """What ``accountant`` prices in place of a known description of which it has no bound.
 
     Raises
     ------
@@ -261,14 +412,13 @@ def weaker(release: Release, accountant: str) -> Release:
         If there is none, by the names of both.
     """
     try:
-        found = release.weaker()
+        return _weaker(release)
     except UnsupportedRelease:
-        way = (
-            ""
-            if type(release).__module__.startswith("accounting.")
-            else ": give it a method weaker(), a known description"
-        )
-        raise UnsupportedRelease(f"the {accountant} accountant has no bound for {release!r}{way}") from None
+        raise UnsupportedRelease(f"the {accountant} accountant has no bound for {release!r}") from None
+
+
+def _weaker(release: Release) -> Release:
+    found = release.weaker()
     if not isinstance(found, Release) or found == release:
         raise TypeError(f"weaker() must return another description, got {found!r} from {release!r}")
     if found.adjacency not in (None, release.adjacency):

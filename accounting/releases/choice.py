@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from accounting.checks import integer, positive
 from accounting.releases.base import Release
 from accounting.releases.guarantees import PureDP
 from accounting.releases.noise import Laplace
 
+if TYPE_CHECKING:
+    from accounting.loss.pair import LossPair
+
 __all__ = ["NoisyMax", "RandomizedResponse", "UnaryEncoding"]
+
+# Weaker choices are priced as pure ones: the scale of their noise is beyond the floats.
+_LEAST_CHOICE = 1e-300
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,13 +44,27 @@ class NoisyMax(Release):
         if self.noise not in ("gumbel", "exponential", "laplace"):
             raise ValueError(f"noise must be 'gumbel', 'exponential' or 'laplace', got noise={self.noise!r}")
 
+    def pair(self) -> LossPair:
+        """Of one choice: the worst interval of losses for Gumbel noise, else as Laplace noise."""
+        if self.noise == "gumbel":
+            from accounting.loss.gumbel_maxima import SpanPair
+
+            return SpanPair(self.epsilon)
+        if self.epsilon <= _LEAST_CHOICE:
+            return self.weaker().pair()
+        from accounting.loss.laplace import LaplacePair
+        from accounting.loss.laplace_maxima import MaximumPair
+
+        kind = MaximumPair if self.noise == "laplace" else LaplacePair
+        return kind(self.epsilon * (1 + 2.0**-51))
+
     def weaker(self) -> Release:
         """Laplace noise of as large an ε, on one real number.
 
         Scores may move to a neighbour's in steps, each of which costs its share of ε: see
-        :class:`accounting.loss.losses.LaplacePair`.
+        :class:`accounting.loss.laplace.LaplacePair`.
         """
-        if self.epsilon < 1e-300:  # the scale is beyond the floats
+        if self.epsilon <= _LEAST_CHOICE:
             return PureDP(self.epsilon, adjacency=self.adjacency)
         return Laplace(math.nextafter(1.0 / self.epsilon, 0.0), adjacency=self.adjacency)
 
@@ -60,6 +80,12 @@ class RandomizedResponse(Release):
         super().__post_init__()
         positive("epsilon", self.epsilon)
         integer("categories", self.categories, at_least=2)
+
+    def pair(self) -> LossPair:
+        """Three losses, or two of a binary response."""
+        from accounting.loss.responses import Coins
+
+        return Coins(self.epsilon, int(self.categories))
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,6 +117,12 @@ class UnaryEncoding(Release):
             raise ValueError("categories must be at least 3 (two are a RandomizedResponse), got categories=2")
         if not isinstance(self.optimized, bool):
             raise TypeError(f"optimized must be True or False, got optimized={self.optimized!r}")
+
+    def pair(self) -> LossPair:
+        """Three losses, as likely as those of a response of as many categories."""
+        from accounting.loss.responses import Bits
+
+        return Bits(self.epsilon, self.as_many_as, self.optimized)
 
     @property
     def as_many_as(self) -> float:

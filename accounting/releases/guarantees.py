@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from accounting.checks import fraction, nonnegative
 from accounting.releases.base import Release
+
+if TYPE_CHECKING:
+    from accounting.loss.pair import LossPair
 
 __all__ = ["PureDP", "ZCDP", "ApproxDP"]
 
@@ -19,6 +23,13 @@ class PureDP(Release):
     def __post_init__(self) -> None:
         super().__post_init__()
         nonnegative("epsilon", self.epsilon)
+
+    def pair(self) -> LossPair:
+        """Binary randomized response, of which every such mechanism is a function (Kairouz et al. 2015)."""
+        from accounting.loss.pair import NoLoss
+        from accounting.loss.responses import Coins
+
+        return Coins(self.epsilon) if self.epsilon > 0 else NoLoss()
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,6 +45,13 @@ class ZCDP(Release):
         super().__post_init__()
         nonnegative("rho", self.rho)
 
+    def pair(self) -> LossPair:
+        """The curve of the worst coins."""
+        from accounting.loss.concentrated import ConcentratedPair
+        from accounting.loss.pair import NoLoss
+
+        return ConcentratedPair(self.rho) if self.rho > 0 else NoLoss()
+
 
 @dataclass(frozen=True, repr=False)
 class ApproxDP(Release):
@@ -45,6 +63,7 @@ class ApproxDP(Release):
 
     epsilon: float
     delta: float
+    _fails = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

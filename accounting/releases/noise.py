@@ -7,12 +7,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from accounting.checks import integer, positive
-from accounting.releases.base import Release
+from accounting.releases.base import Composed, Parallel, Release
 from accounting.releases.guarantees import PureDP
 
-__all__ = ["Gaussian", "DiscreteGaussian", "DiscreteLaplace", "GeneralizedGaussian", "Laplace", "TreeAggregation"]
+if TYPE_CHECKING:
+    from accounting.loss.pair import LossPair
+
+__all__ = [
+    "Gaussian",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "GeneralizedGaussian",
+    "Laplace",
+    "TreeAggregation",
+    "is_gaussian",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +43,12 @@ class Gaussian(Release):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive("noise_multiplier", self.noise_multiplier)
+
+    def pair(self) -> LossPair:
+        """Two normal laws at the distance 1/``noise_multiplier``."""
+        from accounting.loss.gaussian import GaussianPair
+
+        return GaussianPair(1.0 / self.noise_multiplier)
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,6 +73,16 @@ class DiscreteGaussian(Release):
         positive("noise_multiplier", self.noise_multiplier)
         if self.shift is not None:
             integer("shift", self.shift, at_least=1)
+
+    def pair(self) -> LossPair:
+        """Of one integer its own losses; of vectors a pair, or a Gaussian, that is hardly worse than all of them."""
+        if self.shift is None:
+            from accounting.loss.lattice_vectors import lattice_pair
+
+            return lattice_pair(self.noise_multiplier)
+        from accounting.loss.integers import gaussian_pair
+
+        return gaussian_pair(self.noise_multiplier, int(self.shift))
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,6 +109,14 @@ class DiscreteLaplace(Release):
         positive("noise_multiplier", self.noise_multiplier)
         if self.shift is not None:
             integer("shift", self.shift, at_least=1)
+
+    def pair(self) -> LossPair:
+        """Of one integer its own losses, else those of pure differential privacy."""
+        if self.shift is None:
+            return self.weaker().pair()
+        from accounting.loss.integers import IntegerPair
+
+        return IntegerPair("laplace", self.noise_multiplier, int(self.shift))
 
     def weaker(self) -> Release:
         """Pure differential privacy: losses lie between −1/``noise_multiplier`` and that."""
@@ -123,6 +159,10 @@ class GeneralizedGaussian(Release):
         super().__post_init__()
         positive("noise_multiplier", self.noise_multiplier)
 
+    def pair(self) -> LossPair:
+        """That of Gaussian noise of the same multiplier."""
+        return self.weaker().pair()
+
     def weaker(self) -> Release:
         """Gaussian noise of the same multiplier."""
         return Gaussian(self.noise_multiplier, adjacency=self.adjacency)
@@ -137,6 +177,12 @@ class Laplace(Release):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive("noise_multiplier", self.noise_multiplier)
+
+    def pair(self) -> LossPair:
+        """Noise on one number that moves by all of the sensitivity."""
+        from accounting.loss.laplace import LaplacePair
+
+        return LaplacePair(1.0 / self.noise_multiplier)
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,6 +212,19 @@ class TreeAggregation(Release):
         """The number of nodes that one input can reach."""
         return int(self.steps).bit_length()
 
+    def pair(self) -> LossPair:
+        """That of the Gaussian vector."""
+        return self.weaker().pair()
+
     def weaker(self) -> Release:
         """The nodes that one input reaches are a Gaussian vector, which it moves by √``levels``: nothing is lost."""
         return Gaussian(self.noise_multiplier / math.sqrt(self.levels), adjacency=self.adjacency)
+
+
+def is_gaussian(release: Release) -> bool:
+    """Whether a known description is made of Gaussian noise alone, or of what is priced as such."""
+    if type(release) is Composed:
+        return all(is_gaussian(part) for part, _ in release.parts)
+    if type(release) is Parallel:
+        return all(map(is_gaussian, release.branches))
+    return type(release) in (Gaussian, GeneralizedGaussian, TreeAggregation)

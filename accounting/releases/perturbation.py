@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from accounting.checks import positive
 from accounting.notions.perturbed_minimum import LARGEST_CURVATURE
 from accounting.releases.base import Release
+
+if TYPE_CHECKING:
+    from accounting.loss.pair import LossPair
 
 __all__ = ["ObjectivePerturbation"]
 
@@ -47,6 +52,15 @@ class ObjectivePerturbation(Release):
             )
         if not isinstance(self.one_row, bool):
             raise TypeError(f"one_row must be True or False, got one_row={self.one_row!r}")
+
+    def pair(self) -> LossPair:
+        """Of one row the curve of :mod:`accounting.loss.one_row`; of other functions none is known."""
+        if not self.one_row:
+            return super().pair()
+        from accounting.loss.one_row import OneRowPair
+
+        up, times = 1 + 2.0**-51, 2.0 if self.replaced else 1.0
+        return OneRowPair(up / (times * self.noise_multiplier), math.log1p(self.curvature) * up, self.replaced)
 
     @property
     def replaced(self) -> bool:

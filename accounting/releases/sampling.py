@@ -71,10 +71,10 @@ class FixedSizeSubsampled(Release):
     Neighbours differ in one unit that is replaced, and so does the sensitivity of the inner ``release``: a clipped sum
     moves by twice the clipping norm. Every batch must be drawn anew from all units: those of a shuffled epoch are not.
     Which data are the worst depends on what was seen already; with Gaussian noise, noise on one integer and for pure
-    releases that is played out (:mod:`accounting.adaptive.fixed_batches.replaced_steps`,
-    :mod:`~accounting.adaptive.fixed_batches.replaced_integers`,
-    :mod:`~accounting.adaptive.fixed_batches.replaced_coins`), for noisy maxima bounded
-    (:mod:`~accounting.adaptive.fixed_batches.replaced_maxima`), and other noise is priced higher.
+    releases that is played out (:mod:`accounting.adaptive.fixed_batches.gaussian_batches`,
+    :mod:`~accounting.adaptive.fixed_batches.integer_batches`,
+    :mod:`~accounting.adaptive.fixed_batches.pure_batches`), for noisy maxima bounded
+    (:mod:`~accounting.adaptive.fixed_batches.maxima_batches`), and other noise is priced higher.
 
     Examples
     --------

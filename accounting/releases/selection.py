@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from accounting.checks import fraction, positive
+from accounting.errors import UnsupportedRelease
 from accounting.releases.base import Release, check_inner, common_adjacency
 
-__all__ = ["BestOfPoissonRuns", "BestOfRuns"]
+if TYPE_CHECKING:
+    from accounting.amplification.runs import Runs
+    from accounting.loss.pair import LossPair
+
+__all__ = ["BestOfPoissonRuns", "BestOfRuns", "runs_of"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +48,10 @@ class BestOfRuns(Release):
         if not -1.0 < self.shape < math.inf:
             raise ValueError(f"shape must be finite and greater than -1, got shape={self.shape!r}")
         object.__setattr__(self, "adjacency", common_adjacency((self.adjacency, self.release.adjacency)))
+
+    def pair(self) -> LossPair:
+        """What the best of them costs at worst (:mod:`accounting.adaptive.repeated_selection.one_selection`)."""
+        return _best_pair(self)
 
     @classmethod
     def of_mean(cls, release: Release, mean: float, shape: float = 1.0) -> Self:
@@ -87,3 +96,33 @@ class BestOfPoissonRuns(Release):
         check_inner(self.release)
         positive("mean", self.mean)
         object.__setattr__(self, "adjacency", common_adjacency((self.adjacency, self.release.adjacency)))
+
+    def pair(self) -> LossPair:
+        """What the best of them costs at worst (:mod:`accounting.adaptive.repeated_selection.one_selection`)."""
+        return _best_pair(self)
+
+
+def _best_pair(release: BestOfRuns | BestOfPoissonRuns) -> LossPair:
+    from accounting.adaptive.repeated_selection.one_selection import BestPair
+    from accounting.compose.pairs import alternatives
+    from accounting.loss.pair import NoLoss
+    from accounting.notions.gdp import gdp
+
+    try:
+        mu = gdp(release.release)
+    except UnsupportedRelease:
+        mu = math.inf
+    found = tuple(alternatives(release.release))
+    return BestPair(runs_of(release), found, mu) if found else NoLoss()
+
+
+def runs_of(release: BestOfRuns | BestOfPoissonRuns) -> Runs:
+    """The law of K, if it is one that floats can follow."""
+    from accounting.amplification.runs import NegativeBinomial, Poisson, fits_floats
+
+    law: Runs = Poisson(float(release.mean))
+    if isinstance(release, BestOfRuns):
+        law = NegativeBinomial(float(release.stop), float(release.shape), float(release.mean))
+    if not fits_floats(law):
+        raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
+    return law

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from accounting.checks import integer, positive
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
@@ -10,7 +12,11 @@ from accounting.releases.base import Release
 from accounting.releases.choice import RandomizedResponse, UnaryEncoding
 from accounting.releases.noise import Laplace
 
-__all__ = ["ShuffledBinomial", "LocalShuffled"]
+if TYPE_CHECKING:
+    from accounting.amplification.randomizers import Randomizer
+    from accounting.loss.pair import LossPair
+
+__all__ = ["CountsInWindows", "ShuffledBinomial", "LocalShuffled", "randomizer_of"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,6 +42,7 @@ class ShuffledBinomial(Release):
     shift_norm: float
     coordinates: int
     rounded: bool = field(default=False, kw_only=True)
+    _fails = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,6 +52,38 @@ class ShuffledBinomial(Release):
         integer("coordinates", self.coordinates, at_least=1)
         if not isinstance(self.rounded, bool):
             raise TypeError(f"rounded must be True or False, got rounded={self.rounded!r}")
+
+
+@dataclass(frozen=True, repr=False)
+class CountsInWindows(Release):
+    """A :class:`ShuffledBinomial` given that no count left the window on which it is priced.
+
+    What accountants price in its place (:mod:`accounting.compose.failures`).
+    """
+
+    trials: int
+    shift_norm: float
+    coordinates: int
+    rounded: bool = field(default=False, kw_only=True)
+
+    @property
+    def mu(self) -> float:
+        """That of Gaussian differential privacy; infinite if the noise hides nothing."""
+        from accounting.amplification.binomial_trade_off import central_mu, rounded_mu
+
+        if self.rounded:
+            return rounded_mu(self.trials, self.shift_norm, self.coordinates)
+        return central_mu(self.trials, self.shift_norm)
+
+    def pair(self) -> LossPair:
+        """Gaussian noise that is easier to see through."""
+        from accounting.loss.gaussian import GaussianPair
+        from accounting.loss.pair import NoLoss
+
+        mu = self.mu
+        if math.isinf(mu):
+            return super().pair()
+        return GaussianPair(mu) if mu > 0 else NoLoss()
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,17 +126,44 @@ class LocalShuffled(Release):
         positive("epsilon", self.epsilon)
         integer("users", self.users, at_least=1)
 
+    def pair(self) -> LossPair:
+        """The messages of all users, of which one changes; what the randomizer costs, where that is very much."""
+        from accounting.amplification.shuffling import MOST_LOCAL_EPSILON
+        from accounting.loss.responses import Coins
+        from accounting.loss.shuffled import ShuffledPair
+
+        if self.epsilon > MOST_LOCAL_EPSILON:
+            return Coins(self.epsilon)
+        known = None if self.randomizer is None else randomizer_of(self.randomizer)
+        return ShuffledPair(self.epsilon, int(self.users), known)
+
 
 def _local_epsilon(randomizer: Release) -> float:
     match randomizer:
-        case RandomizedResponse(epsilon=eps) | UnaryEncoding(epsilon=eps):
+        case RandomizedResponse(epsilon=eps) | UnaryEncoding(epsilon=eps) if type(randomizer) in _RANDOMIZERS:
             return eps
-        case Laplace(noise_multiplier=z):
+        case Laplace(noise_multiplier=z) if type(randomizer) in _RANDOMIZERS:
             return 1.0 / z
     raise UnsupportedRelease(
         "epsilon must be a number, a RandomizedResponse, a UnaryEncoding or a Laplace, "
         f"got {randomizer!r} (its ε is accepted)"
     )
+
+
+_RANDOMIZERS = RandomizedResponse, UnaryEncoding, Laplace
+
+
+def randomizer_of(release: RandomizedResponse | UnaryEncoding | Laplace) -> Randomizer:
+    """What is known of the shuffled messages of such releases."""
+    from accounting.amplification.randomizers import Encodings, NoisyNumbers, Responses
+
+    match release:
+        case RandomizedResponse(epsilon=eps, categories=k):
+            return Responses(eps, int(k))
+        case UnaryEncoding(epsilon=eps, optimized=optimized):
+            return Encodings(eps, optimized)
+        case Laplace(noise_multiplier=z):
+            return NoisyNumbers(1.0 / z)
 
 
 def _keep_number_of_users(release: Release) -> None:

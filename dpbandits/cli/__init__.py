@@ -1,17 +1,29 @@
-"""The commands, one file each. What they need is imported when they run, so that ``--help`` is quick."""
+"""The commands, one file each. What they need is imported when they run, so that ``--help`` is quick.
+
+=============================================================== ==================================================
+``quickstart.py``, ``run.py``, ``replay.py``                    see policies learn: on films, worlds, your own log
+``evaluate.py``, ``price.py``                                   what others would have earned; what each ε costs
+``serve.py``, ``reproduce.py``                                  the service; published figures
+``options.py``                                                  options that several share
+``policies.py``                                                 the policies by name, and what each is told
+``report.py``                                                   how a simulation is played, printed and written
+``refusals.py``                                                 how a command ends that refuses
+=============================================================== ==================================================
+
+A command makes an environment from its options, policies from their names (``policies.factories``), and hands both to
+``report.play``.
+"""
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from dpbandits.cli.evaluate import evaluate
 from dpbandits.cli.price import Lists, price
 from dpbandits.cli.quickstart import quickstart
-from dpbandits.cli.refusals import Command, fail
+from dpbandits.cli.refusals import Command, Commands
 from dpbandits.cli.replay import replay
 from dpbandits.cli.reproduce import HELP, reproduce
 from dpbandits.cli.run import run
@@ -19,27 +31,8 @@ from dpbandits.cli.serve import serve
 
 __all__ = ["app"]
 
-
-class _OneLineErrors(TyperGroup):
-    """What cannot be read ends with one line and exit code 2, like what is refused; an interrupt with exit code 130."""
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        kwargs["standalone_mode"] = False
-        try:
-            sys.exit(super().main(*args, **kwargs))
-        except (KeyboardInterrupt, typer.Abort):
-            fail("interrupted", 130)
-        except Exception as error:
-            # typer's own complaints (an unknown option, a word for a number) know how to say themselves
-            if not hasattr(error, "format_message"):
-                raise
-            context = getattr(error, "ctx", None)
-            way = "" if context is None else f" Try '{context.command_path} --help'."
-            fail(error.format_message().removesuffix(".") + "." + way, 2)
-
-
 app = typer.Typer(
-    cls=_OneLineErrors,
+    cls=Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
     # paragraphs are set anew for the width of the terminal

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dpbandits.cli import options
+
+if TYPE_CHECKING:
+    from accounting import Budget
+    from accounting.arrays import Array
+    from dpbandits.lab.evaluate import Log
+
+    # a policy: its name, how probable the logged choices are under it, and its law of arms, where that is one for all
+    _Valued = tuple[str, Array, Array | None]
+
 __all__ = ["evaluate"]
 
-_LOG, _PRIVATE = "The log", "A private release"
+_log = options.log_option
+_release = partial(typer.Option, rich_help_panel="A private release")
 
 
 def evaluate(
     file: Annotated[Path, typer.Argument(help="A .csv file with a header, or a .parquet file: one choice per row.")],
-    reward: Annotated[str, typer.Option(help="Column of the reward.", rich_help_panel=_LOG)] = "reward",
-    probability: Annotated[
-        str, typer.Option(help="Column of the probability with which the choice was made.", rich_help_panel=_LOG)
-    ] = "probability",
-    arm: Annotated[str, typer.Option(help="Column that names what was chosen.", rich_help_panel=_LOG)] = "arm",
-    person: Annotated[str | None, typer.Option(help="Column that says whose row it is.", rich_help_panel=_LOG)] = None,
+    reward: options.RewardColumn = "reward",
+    probability: Annotated[str, _log(help="Column of the probability with which the choice was made.")] = "probability",
+    arm: Annotated[str, _log(help="Column that names what was chosen.")] = "arm",
+    person: options.PersonColumn = None,
     feature: Annotated[
-        list[str] | None,
-        typer.Option(help="A column that the model of doubly_robust may use. Repeat it.", rich_help_panel=_LOG),
+        list[str] | None, _log(help="A column that the model of doubly_robust may use. Repeat it.")
     ] = None,
     target: Annotated[
         list[str] | None,
@@ -37,22 +48,13 @@ def evaluate(
     ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     epsilon: Annotated[
-        float | None,
-        typer.Option(help="Release the values with noise: the ε of all of them together.", rich_help_panel=_PRIVATE),
+        float | None, _release(help="Release the values with noise: the ε of all of them together.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="Their δ.", rich_help_panel=_PRIVATE)] = 0.0,
-    max_contributions: Annotated[
-        int | None, typer.Option(help="With --person: how many rows of one are used.", rich_help_panel=_PRIVATE)
-    ] = None,
-    reward_range: Annotated[
-        tuple[float, float], typer.Option(help="Rewards outside are cut to it.", rich_help_panel=_PRIVATE)
-    ] = (0.0, 1.0),
+    delta: Annotated[float, _release(help="Their δ.")] = 0.0,
+    max_contributions: Annotated[int | None, _release(help="With --person: how many rows of one are used.")] = None,
+    reward_range: Annotated[tuple[float, float], _release(help="Rewards outside are cut to it.")] = (0.0, 1.0),
     ledger: Annotated[
-        str | None,
-        typer.Option(
-            help="Record the cost in this ledger (a file or postgresql://…), which may refuse it.",
-            rich_help_panel=_PRIVATE,
-        ),
+        str | None, _release(help="Record the cost in this ledger (a file or postgresql://…), which may refuse it.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -79,24 +81,76 @@ def evaluate(
         raise ValueError(f"--top must be at least 0, got {top}")
     numbers = [*(feature or []), *(target or [])]
     log = Log.read(file, reward=reward, probability=probability, arm=arm, person=person, features=numbers)
-    valued = _valued(log, len(feature or []), target or [], top)
+    valued = _valued(log, target or [], top)
+    size, unit = f"{len(log.rewards):,} rows", "row" if person is None else "person"
+    note = "Computed from the raw log: as confidential as the log. --epsilon releases it with noise."
     if epsilon is None:
         model = _model(log, len(feature or [])) if method == "doubly_robust" else None
-        rows = [_raw(log, name, pi, method, model, largest_weight, confidence) for name, pi in valued]
+        rows = _raw(log, valued, method, model, largest_weight, confidence)
     else:
-        unit = "row" if person is None else "person"
         budget, noise = _each(Budget(epsilon, delta, adjacency="add_remove", unit=unit), len(valued))
-        rows = _released(
-            log, valued, method, largest_weight, reward_range, budget, noise, max_contributions, ledger, confidence
-        )
+        how = {"budget": budget, "noise": noise, "method": "ips" if method == "ips" else "snips"}
+        how |= {"largest_weight": largest_weight, "reward_range": reward_range, "max_contributions": max_contributions}
+        rows = _released(log, valued, how, ledger, confidence)
+        size = "released with noise"
+        note = f"All values together cost ε = {epsilon:g}, δ = {delta:g} per {unit}, added or removed."
     if as_json:
         shown = {"rows": rows, "method": method, "confidence": confidence, "private": epsilon is not None}
         typer.echo(json.dumps(shown, ensure_ascii=False))
         return
-    _print(rows, file.name, len(log.rewards), method, confidence, epsilon, delta, person)
+    _print(f"{file.name}: {size}, {method}", rows, confidence, note)
 
 
-def _each(budget: Any, count: int) -> tuple[Any, str]:
+def _valued(log: Log, targets: Sequence[str], top: int) -> list[_Valued]:
+    """The policies to be valued: the one that was logged, uniform choices, always the same arm, the targets."""
+    import numpy as np
+
+    count = len(log.arms)
+    frequent = np.argsort(-np.bincount(log.chosen, minlength=count), kind="stable")[:top]
+    valued: list[_Valued] = [("as logged", log.probabilities, None)]
+    valued.append((f"uniform over {count:,} arms", log.uniform(), np.full(count, 1 / count)))
+    valued += [(f"always {log.arms[k]}", log.always(log.arms[k]), np.eye(count)[k]) for k in frequent]
+    if targets and log.features is not None:  # the last columns
+        valued += zip(targets, log.features.T[-len(targets) :], [None] * len(targets), strict=True)
+    return valued
+
+
+def _model(log: Log, features: int) -> Array:
+    """The rewards that are expected of every arm."""
+    from dpbandits.lab.evaluate import cross_fitted
+
+    X = None if log.features is None or not features else log.features[:, :features]
+    return cross_fitted(log.rewards, log.chosen, len(log.arms), features=X, persons=log.persons)
+
+
+def _raw(
+    log: Log,
+    valued: Sequence[_Valued],
+    method: str,
+    model: Array | None,
+    largest_weight: float | None,
+    confidence: float,
+) -> list[dict[str, Any]]:
+    import numpy as np
+
+    from dpbandits.lab.evaluate import doubly_robust, ips, snips
+
+    more: dict[str, Any] = {"largest_weight": largest_weight, "persons": log.persons}
+    rows = []
+    for name, pi, law in valued:
+        if model is not None and law is not None:
+            laws = np.broadcast_to(law, model.shape)
+            found = doubly_robust(log.rewards, log.probabilities, laws, chosen=log.chosen, model=model, **more)
+        else:
+            estimator = ips if method == "ips" or name == "as logged" else snips
+            found = estimator(log.rewards, log.probabilities, pi, **more)
+        low, high = found.interval(confidence)
+        row = {"policy": name, "value": found.value, "low": low, "high": high, "effective_rows": found.effective_rows}
+        rows.append(row)
+    return rows
+
+
+def _each(budget: Budget, count: int) -> tuple[Budget, str]:
     """What each of so many values may cost, and the noise that is then the smaller one."""
     from dataclasses import replace
 
@@ -111,58 +165,8 @@ def _each(budget: Any, count: int) -> tuple[Any, str]:
     return replace(budget, epsilon=budget.epsilon / count, delta=budget.delta / count), "laplace"
 
 
-def _valued(log: Any, features: int, targets: list[str], top: int) -> list[tuple[str, Any]]:
-    """The policies to be valued, by name: how probable the logged choices are under each."""
-    import numpy as np
-
-    counts = np.bincount(log.chosen, minlength=len(log.arms))
-    frequent = np.argsort(-counts, kind="stable")[: max(0, top)]
-    valued = [("as logged", log.probabilities), (f"uniform over {len(log.arms):,} arms", log.uniform())]
-    valued += [(f"always {log.arms[k]}", log.always(log.arms[k])) for k in frequent]
-    return valued + [(name, log.features[:, features + j]) for j, name in enumerate(targets)]
-
-
-def _model(log: Any, features: int) -> Any:
-    """The rewards that are expected of every arm."""
-    from dpbandits.lab.evaluate import cross_fitted
-
-    X = log.features[:, :features] if features else None
-    return cross_fitted(log.rewards, log.chosen, len(log.arms), features=X, persons=log.persons)
-
-
-def _raw(
-    log: Any, name: str, pi: Any, method: str, q: Any, largest_weight: float | None, confidence: float
-) -> dict[str, Any]:
-    import numpy as np
-
-    from dpbandits.lab import evaluate as off_policy
-
-    more: dict[str, Any] = {"largest_weight": largest_weight, "persons": log.persons}
-    if q is not None and name != "as logged":
-        rows = np.full(q.shape, 1 / len(log.arms))
-        if name.startswith("always "):
-            rows = np.zeros(q.shape)
-            rows[:, log.arms.index(name.removeprefix("always "))] = 1.0
-        found = off_policy.doubly_robust(log.rewards, log.probabilities, rows, chosen=log.chosen, model=q, **more)
-    else:
-        found = (off_policy.ips if method == "ips" or name == "as logged" else off_policy.snips)(
-            log.rewards, log.probabilities, pi, **more
-        )
-    low, high = found.interval(confidence)
-    return {"policy": name, "value": found.value, "low": low, "high": high, "effective_rows": found.effective_rows}
-
-
 def _released(
-    log: Any,
-    valued: list[tuple[str, Any]],
-    method: str,
-    largest: float | None,
-    reward_range: tuple[float, float],
-    budget: Any,
-    noise: Any,
-    max_contributions: int | None,
-    place: str | None,
-    confidence: float,
+    log: Log, valued: Sequence[_Valued], how: dict[str, Any], place: str | None, confidence: float
 ) -> list[dict[str, Any]]:
     from accounting import Ledger
     from dpbandits.lab.evaluate import private_value
@@ -172,52 +176,27 @@ def _released(
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}: make one with dpkit ledger open … --epsilon … first") from None
     rows = []
-    try:
-        for name, pi in valued:
-            answer = private_value(
-                log.rewards, log.probabilities, pi, budget=budget, noise=noise,
-                largest_weight=1.0 if largest is None or name == "as logged" else largest,
-                method="ips" if method == "ips" else "snips", reward_range=reward_range, persons=log.persons,
-                max_contributions=max_contributions, ledger=ledger,
-            )  # fmt: skip
+    with nullcontext() if ledger is None else closing(ledger):
+        for name, pi, _ in valued:
+            more = how | {"largest_weight": 1.0} if name == "as logged" else how
+            answer = private_value(log.rewards, log.probabilities, pi, persons=log.persons, ledger=ledger, **more)
             low, high = answer.interval(confidence, sampling=True)
             rows.append({"policy": name, "value": answer.value, "low": low, "high": high, "cost": repr(answer.cost)})
-    finally:
-        if ledger is not None:
-            ledger.close()
     return rows
 
 
-def _print(
-    rows: list[dict[str, Any]],
-    name: str,
-    count: int,
-    method: str,
-    confidence: float,
-    epsilon: float | None,
-    delta: float,
-    person: str | None,
-) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
+def _print(title: str, rows: Sequence[dict[str, Any]], confidence: float, note: str) -> None:
     from rich.text import Text
 
-    console = Console(highlight=False)
-    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    table.add_column("policy")
-    table.add_column("mean reward", justify="right", no_wrap=True)
-    table.add_column(f"{confidence:.3g} interval", no_wrap=True)
-    if epsilon is None:
-        table.add_column("worth rows", justify="right", no_wrap=True)
+    from dpbandits.cli.report import console, tabled
+
+    raw = "effective_rows" in rows[0]
+    columns: dict[str, Literal["left", "right"]] = {"policy": "left", "mean reward": "right"}
+    columns |= {f"{confidence:.3g} interval": "left", **({"worth rows": "right"} if raw else {})}
+    cells = []
     for row in rows:
-        interval = Text(f"[{row['low']:.4f}, {row['high']:.4f}]")
-        worth = [f"{row['effective_rows']:,.0f}"] if epsilon is None else []
-        table.add_row(Text(row["policy"]), f"{row['value']:.4f}", interval, *worth)
-    size = f"{count:,} rows" if epsilon is None else "released with noise"
-    console.print(Text(f"{name}: {size}, {method}"), table)
-    if epsilon is None:
-        console.print("Computed from the raw log: as confidential as the log. --epsilon releases it with noise.")
-    else:
-        unit = "row" if person is None else "person"
-        console.print(f"All values together cost ε = {epsilon:g}, δ = {delta:g} per {unit}, added or removed.")
+        worth = [f"{row['effective_rows']:,.0f}"] if raw else []
+        cells.append([row["policy"], f"{row['value']:.4f}", f"[{row['low']:.4f}, {row['high']:.4f}]", *worth])
+    say = console().print
+    say(Text(title), tabled(columns, cells, broken="policy"))
+    say(note)

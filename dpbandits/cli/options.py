@@ -1,9 +1,9 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what is checked of them before anything is computed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,84 +12,64 @@ import typer
 from dpbandits.cli.policies import POLICIES
 
 __all__ = [
+    "BASE_RATE",
     "BaseRate",
     "DEFAULT_EPSILONS",
     "Delta",
     "Epsilon",
     "Jobs",
     "Out",
+    "PersonColumn",
     "PolicyNames",
     "Resume",
+    "RewardColumn",
     "Seeds",
     "Unit",
-    "chosen",
     "folder",
     "kept_in",
+    "log_option",
     "processes",
-    "unit_note",
 ]
 
 DEFAULT_EPSILONS = [1.0, 4.0]
+BASE_RATE = "A public guess of the mean reward of an arm taken at random, such as 0.04 for rare clicks."
 
-_POLICIES, _OUTPUT = "Policies", "Repetitions and output"
+_policies = partial(typer.Option, rich_help_panel="Policies")
+_output = partial(typer.Option, rich_help_panel="Repetitions and output")
+log_option = partial(typer.Option, rich_help_panel="The log")
 
 Epsilon = Annotated[
-    list[float],
-    typer.Option(
-        "--epsilon", "-e", help="Privacy budget ε of the whole run. Repeat to compare.", rich_help_panel=_POLICIES
-    ),
+    list[float], _policies("--epsilon", "-e", help="Privacy budget ε of the whole run. Repeat to compare.")
 ]
-Delta = Annotated[
-    float, typer.Option(help="δ of the budget: well below 1 over the number of rounds.", rich_help_panel=_POLICIES)
-]
+Delta = Annotated[float, _policies(help="δ of the budget: well below 1 over the number of rounds.")]
 PolicyNames = Annotated[
     list[str] | None,
-    typer.Option(
+    _policies(
         "--policy",
         "-p",
         help="A policy to play. Repeat to compare. By default uniform, glb-omd and one-pass-private, or with "
         f"--unit person person-private. Known: {', '.join(POLICIES)}.",
-        rich_help_panel=_POLICIES,
     ),
 ]
 Unit = Annotated[
-    str,
-    typer.Option(
-        help="What a private policy protects: one round, or one person in all rounds of that person.",
-        rich_help_panel=_POLICIES,
-    ),
+    str, _policies(help="What a private policy protects: one round, or one person in all rounds of that person.")
 ]
-BaseRate = Annotated[
-    float | None,
-    typer.Option(
-        help="A public guess of the mean reward of an arm taken at random, such as 0.04 for rare clicks.",
-        rich_help_panel=_POLICIES,
-    ),
-]
-Seeds = Annotated[int, typer.Option(help="Number of repetitions, with seeds 0, 1, …", rich_help_panel=_OUTPUT)]
-Jobs = Annotated[
-    int | None, typer.Option(help="Number of processes; by default one per processor.", rich_help_panel=_OUTPUT)
-]
-Out = Annotated[
-    Path,
-    typer.Option(help="Folder for the plot and the JSON file; older ones are replaced.", rich_help_panel=_OUTPUT),
-]
+BaseRate = Annotated[float | None, _policies(help=BASE_RATE)]
+Seeds = Annotated[int, _output(help="Number of repetitions, with seeds 0, 1, …")]
+Jobs = Annotated[int | None, _output(help="Number of processes; by default one per processor.")]
+Out = Annotated[Path, _output(help="Folder for the plot and the JSON file; older ones are replaced.")]
 Resume = Annotated[
     Path | None,
-    typer.Option(
-        help="A .jsonl file that keeps every run as it ends; the same command with it plays the missing ones only.",
-        rich_help_panel=_OUTPUT,
+    _output(
+        help="A .jsonl file that keeps every run as it ends; the same command with it plays the missing ones only."
     ),
 ]
-
-
-def chosen(policy: list[str] | None, unit: str) -> list[str]:
-    """The policies to play."""
-    return policy or ["uniform", "glb-omd", "person-private" if unit == "person" else "one-pass-private"]
+RewardColumn = Annotated[str, log_option(help="Column of the reward.")]
+PersonColumn = Annotated[str | None, log_option(help="Column that says whose row it is.")]
 
 
 def folder(out: Path) -> None:
-    """Make the folder to write to, before anything is computed."""
+    """Make the folder to write to."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -109,19 +89,3 @@ def processes(jobs: int | None) -> int:
     if jobs is not None:
         return jobs
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def unit_note(unit: str, policies: Sequence[str] = ()) -> str:
-    """What a table of these policies says of the unit."""
-    note = (
-        "The unit of privacy is one round, its arms and its reward, not one person: who takes part in several rounds "
-        "is protected less."
-    )
-    if unit == "person":
-        note = (
-            "The unit of privacy is one person: arms and rewards of all rounds of that person together. Everyone is "
-            "served every time; person-private learns from all rounds of everybody, the others from one round of each."
-        )
-    if "standing-private" in policies:
-        note += " standing-private protects rewards alone: arms, and which was shown in which round, must be public."
-    return note

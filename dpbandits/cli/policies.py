@@ -2,157 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from accounting import Budget
     from accounting.arrays import Array
     from dpbandits.policy.protocol import Policy
-    from dpkit.models.links import Link
 
-__all__ = ["POLICIES", "Job", "factories"]
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a policy is told about its task; ``budget`` only if it is private.
-
-    The noise has E|η|^{1+ε} ≤ ν^{1+ε} for ε = ``noise_tail`` and ν = ``noise_scale``.
-    """
-
-    dim: int
-    link: str | Link
-    theta_bound: float
-    reward_range: tuple[float, float]
-    base_rate: float | None
-    noise_tail: float
-    noise_scale: float
-    horizon: int
-    budget: Budget | None = None
-    # where a context is shown to arms that stand: how long it is, and how many arms
-    contexts: tuple[int, int] | None = None
+__all__ = ["POLICIES", "Known", "factories", "named"]
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Known:
+    """A policy: how it is called, its class in dpbandits.policies, which parameters it is told, whom it can protect."""
+
     title: str
-    private: bool
-    # the class in dpbandits.policies, and its arguments besides dim and rng
     algorithm: str
-    arguments: Callable[[Job], dict[str, Any]]
-    # whether it takes contexts, for arms that stand
-    contexts: bool = False
+    told: tuple[str, ...] = ()
     units: tuple[str, ...] = ("round", "person")
 
+    @property
+    def private(self) -> bool:
+        """Whether it has a budget."""
+        return "budget" in self.told
 
-def _model(job: Job) -> dict[str, Any]:
-    return {"link": job.link, "theta_bound": job.theta_bound, "base_rate": job.base_rate}
-
-
-def _planned(job: Job) -> dict[str, Any]:
-    return _model(job) | {"horizon": job.horizon}
-
-
-def _bounded(job: Job) -> dict[str, Any]:
-    # a reward without bound counts as the nearer end of the range
-    return _model(job) | {"reward_range": job.reward_range, "on_violation": "clip"}
+    @property
+    def contexts(self) -> bool:
+        """Whether it takes contexts, for so many arms that stand."""
+        return "arms" in self.told
 
 
-def _linear(job: Job) -> dict[str, Any]:
-    return {"theta_bound": job.theta_bound, "noise_bound": job.noise_scale, "base_rate": job.base_rate}
-
-
-def _posterior(job: Job) -> dict[str, Any]:
-    return {"noise_bound": job.noise_scale, "base_rate": job.base_rate}
-
-
-def _heavy(job: Job) -> dict[str, Any]:
-    known = {"theta_bound": job.theta_bound, "horizon": job.horizon, "base_rate": job.base_rate}
-    return known | {"tail": job.noise_tail, "noise_scale": job.noise_scale}
-
-
-def _finite_variance(job: Job) -> dict[str, Any]:
-    return {name: value for name, value in _heavy(job).items() if name != "tail"}
-
-
-def _private(job: Job) -> dict[str, Any]:
-    return _bounded(job) | {"budget": job.budget, "horizon": job.horizon}
-
-
-def _without_link(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if name != "link"}
-
-
-def _anytime(job: Job) -> dict[str, Any]:
-    limits = {"reward_range": job.reward_range, "base_rate": job.base_rate, "on_violation": "clip"}
-    model = {"link": job.link, "theta_bound": job.theta_bound}
-    return limits | {"budget": job.budget, "parameters": model}
-
-
-def _restarting(job: Job) -> dict[str, Any]:
-    return _anytime(job) | {"horizon": job.horizon, "on_change": True}
-
-
-def _standing(job: Job) -> dict[str, Any]:
-    return {"reward_range": job.reward_range, "base_rate": job.base_rate, "on_violation": "clip"}
-
-
-def _standing_private(job: Job) -> dict[str, Any]:
-    return _standing(job) | {"link": job.link, "budget": job.budget, "horizon": job.horizon}
-
+_MODEL = ("link", "theta_bound", "base_rate")
+# a reward without bound counts as the nearer end of the range
+_CLIPPED = ("reward_range", "on_violation", "base_rate")
+_BOUNDED = (*_MODEL, "reward_range", "on_violation")
+_LINEAR = ("theta_bound", "noise_bound", "base_rate")
+_FINITE_VARIANCE = ("theta_bound", "horizon", "base_rate", "noise_scale")
+_HEAVY = (*_FINITE_VARIANCE, "tail")
+_PRIVATE = (*_BOUNDED, "budget", "horizon")
+_PRIVATE_LINEAR = tuple(name for name in _PRIVATE if name != "link")
+_ANYTIME = (*_CLIPPED, "budget", "parameters")
+_STANDING = (*_CLIPPED, "arms")
+_STANDING_PRIVATE = (*_STANDING, "link", "budget", "horizon")
 
 POLICIES = {
-    "uniform": _Entry("uniform", False, "Uniform", lambda job: {}),
-    "epsilon-greedy": _Entry("ε-greedy", False, "EpsilonGreedy", _model),
+    "uniform": Known("uniform", "Uniform"),
+    "epsilon-greedy": Known("ε-greedy", "EpsilonGreedy", _MODEL),
     # generalized linear rewards
-    "glb-omd": _Entry("GLB-OMD", False, "GLBOMD", _model),
-    "glm-ucb": _Entry("GLM-UCB", False, "GLMUCB", _model),
-    "gloc": _Entry("GLOC", False, "GLOC", _model),
-    "rs-glincb": _Entry("RS-GLinCB", False, "RSGLinCB", _planned),
-    "oful-log-r": _Entry("OFULog-r", False, "OFULogR", _model),
-    "ecolog": _Entry("ECOLog", False, "ECOLog", _bounded),
-    "ada-ofu-ecolog": _Entry("ada-OFU-ECOLog", False, "AdaOFUECOLog", _bounded),
-    "oful-mlogb": _Entry("OFUL-MLogB", False, "OFULMLogB", _bounded),
-    "ofu-glb": _Entry("OFUGLB", False, "OFUGLB", _model),
-    "laplace-thompson": _Entry("Laplace Thompson", False, "LaplaceThompson", _model),
+    "glb-omd": Known("GLB-OMD", "GLBOMD", _MODEL),
+    "glm-ucb": Known("GLM-UCB", "GLMUCB", _MODEL),
+    "gloc": Known("GLOC", "GLOC", _MODEL),
+    "rs-glincb": Known("RS-GLinCB", "RSGLinCB", (*_MODEL, "horizon")),
+    "oful-log-r": Known("OFULog-r", "OFULogR", _MODEL),
+    "ecolog": Known("ECOLog", "ECOLog", _BOUNDED),
+    "ada-ofu-ecolog": Known("ada-OFU-ECOLog", "AdaOFUECOLog", _BOUNDED),
+    "oful-mlogb": Known("OFUL-MLogB", "OFULMLogB", _BOUNDED),
+    "ofu-glb": Known("OFUGLB", "OFUGLB", _MODEL),
+    "laplace-thompson": Known("Laplace Thompson", "LaplaceThompson", _MODEL),
     # linear rewards
-    "oful": _Entry("OFUL", False, "OFUL", _linear),
-    "linear-thompson": _Entry("linear Thompson", False, "LinearThompson", _posterior),
+    "oful": Known("OFUL", "OFUL", _LINEAR),
+    "linear-thompson": Known("linear Thompson", "LinearThompson", ("noise_bound", "base_rate")),
     # rewards with heavy tails
-    "hvt-ucb": _Entry("Hvt-UCB", False, "HvtUCB", _heavy),
-    "heavy-oful": _Entry("HEAVY-OFUL", False, "HeavyOFUL", _heavy),
-    "crtm": _Entry("CRTM", False, "CRTM", lambda job: _heavy(job) | {"link": job.link}),
-    "crmm": _Entry("CRMM", False, "CRMM", lambda job: _heavy(job) | {"link": job.link}),
-    "menu": _Entry("MENU", False, "MENU", _heavy),
-    "tofu": _Entry("TOFU", False, "TOFU", _heavy),
-    "crt": _Entry("CRT", False, "CRT", _heavy),
-    "mom": _Entry("MoM", False, "MoM", _heavy),
-    "ada-oful": _Entry("AdaOFUL", False, "AdaOFUL", _finite_variance),
+    "hvt-ucb": Known("Hvt-UCB", "HvtUCB", _HEAVY),
+    "heavy-oful": Known("HEAVY-OFUL", "HeavyOFUL", _HEAVY),
+    "crtm": Known("CRTM", "CRTM", (*_HEAVY, "link")),
+    "crmm": Known("CRMM", "CRMM", (*_HEAVY, "link")),
+    "menu": Known("MENU", "MENU", _HEAVY),
+    "tofu": Known("TOFU", "TOFU", _HEAVY),
+    "crt": Known("CRT", "CRT", _HEAVY),
+    "mom": Known("MoM", "MoM", _HEAVY),
+    "ada-oful": Known("AdaOFUL", "AdaOFUL", _FINITE_VARIANCE),
     # arms that stand, with a parameter each
-    "disjoint-lin-ucb": _Entry("disjoint LinUCB", False, "DisjointLinUCB", _standing, contexts=True),
-    "disjoint-thompson": _Entry("disjoint Thompson", False, "DisjointThompson", _standing, contexts=True),
+    "disjoint-lin-ucb": Known("disjoint LinUCB", "DisjointLinUCB", _STANDING),
+    "disjoint-thompson": Known("disjoint Thompson", "DisjointThompson", _STANDING),
     # private
-    "one-pass-private": _Entry("one-pass private", True, "OnePassPrivateGLM", _private),
-    "person-private": _Entry("private by person", True, "PersonPrivateGLM", _private, units=("person",)),
-    "one-pass-private-anytime": _Entry("one-pass private, doubling", True, "Doubling", _anytime),
-    "one-pass-private-restarting": _Entry("one-pass private, restarting", True, "Restarting", _restarting),
-    "private-hvt-ucb": _Entry(
-        "private Hvt-UCB", True, "PrivateHvtUCB", lambda job: _heavy(job) | {"budget": job.budget}
+    "one-pass-private": Known("one-pass private", "OnePassPrivateGLM", _PRIVATE),
+    "person-private": Known("private by person", "PersonPrivateGLM", _PRIVATE, units=("person",)),
+    "one-pass-private-anytime": Known("one-pass private, doubling", "Doubling", _ANYTIME),
+    "one-pass-private-restarting": Known(
+        "one-pass private, restarting", "Restarting", (*_ANYTIME, "horizon", "on_change")
     ),
-    "joint-dp-glm": _Entry("joint DP GLM", True, "JointDPGLM", _private),
-    "dp-lin-ucb": _Entry("DP LinUCB", True, "DPLinUCB", lambda job: _without_link(_private(job))),
-    "ldp-glm": _Entry("local DP GLM", True, "LDPGLM", _private),
-    "shuffle-one-pass": _Entry("shuffle one-pass", True, "ShuffleOnePassGLM", _private),
-    "shuffle-person": _Entry("shuffle by person", True, "ShufflePersonGLM", _private, units=("person",)),
-    "shuffle-glm": _Entry("shuffle GLM", True, "ShuffleGLM", _private),
-    "shuffle-lin-ucb": _Entry("shuffle LinUCB", True, "ShuffleLinUCB", lambda job: _without_link(_private(job))),
-    "standing-private": _Entry("standing private", True, "StandingPrivateGLM", _private),
-    "disjoint-private": _Entry("disjoint private", True, "DisjointPrivateGLM", _standing_private, contexts=True),
-    "disjoint-shuffle": _Entry("disjoint shuffle", True, "DisjointShuffleGLM", _standing_private, contexts=True),
+    "private-hvt-ucb": Known("private Hvt-UCB", "PrivateHvtUCB", (*_HEAVY, "budget")),
+    "joint-dp-glm": Known("joint DP GLM", "JointDPGLM", _PRIVATE),
+    "dp-lin-ucb": Known("DP LinUCB", "DPLinUCB", _PRIVATE_LINEAR),
+    "ldp-glm": Known("local DP GLM", "LDPGLM", _PRIVATE),
+    "shuffle-one-pass": Known("shuffle one-pass", "ShuffleOnePassGLM", _PRIVATE),
+    "shuffle-person": Known("shuffle by person", "ShufflePersonGLM", _PRIVATE, units=("person",)),
+    "shuffle-glm": Known("shuffle GLM", "ShuffleGLM", _PRIVATE),
+    "shuffle-lin-ucb": Known("shuffle LinUCB", "ShuffleLinUCB", _PRIVATE_LINEAR),
+    "standing-private": Known("standing private", "StandingPrivateGLM", _PRIVATE),
+    "disjoint-private": Known("disjoint private", "DisjointPrivateGLM", _STANDING_PRIVATE),
+    "disjoint-shuffle": Known("disjoint shuffle", "DisjointShuffleGLM", _STANDING_PRIVATE),
 }
 
 
@@ -160,27 +103,28 @@ POLICIES = {
 class _Factory:
     """Picklable, for worker processes."""
 
-    name: str
-    job: Job
+    algorithm: str
+    dim: int
+    arguments: Mapping[str, Any]
 
     @property
     def public_arms(self) -> bool:
         """Whether it is told the arms, which stand."""
         from dpbandits import policies
 
-        return bool(getattr(getattr(policies, POLICIES[self.name].algorithm), "public_arms", False))
+        return bool(getattr(getattr(policies, self.algorithm), "public_arms", False))
 
     def __call__(self, rng: np.random.Generator, arms: Array | None = None) -> Policy:
         from dpbandits import policies
 
-        entry = POLICIES[self.name]
-        dim, arguments = self.job.dim, entry.arguments(self.job)
-        if arms is not None:
-            arguments["arms"] = arms
-        if entry.contexts and self.job.contexts is not None:
-            dim, arguments["arms"] = self.job.contexts
-        policy: Policy = getattr(policies, entry.algorithm)(dim, **arguments, rng=rng)
+        told = {} if arms is None else {"arms": arms}
+        policy: Policy = getattr(policies, self.algorithm)(self.dim, **self.arguments, **told, rng=rng)
         return policy
+
+
+def named(asked: list[str] | None, unit: str) -> list[str]:
+    """The policies to play."""
+    return asked or ["uniform", "glb-omd", "person-private" if unit == "person" else "one-pass-private"]
 
 
 def factories(
@@ -204,31 +148,41 @@ def factories(
     """
     from accounting import Budget
 
-    low, high = environment.reward_range
-    noise = getattr(environment, "noise_tail", 1.0), getattr(environment, "noise_scale", 0.5 * (high - low))
-    rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
-    known = (environment.dim, environment.link, environment.theta_bound, (low, high), rate, *noise, rounds)
     if unit not in ("round", "person"):
         raise ValueError(f"unit must be 'round' or 'person', got unit={unit!r}")
     budgets = [Budget(epsilon, delta, unit=unit) for epsilon in epsilons]
-    contexts = (environment.context_dim, environment.n_arms) if hasattr(environment, "context_dim") else None
+    known = _task(environment, rounds, base_rate)
     made: dict[str, Callable[[np.random.Generator], Policy]] = {}
     for name in names:
         if name not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got policy={name!r}")
-        title, units = POLICIES[name].title, POLICIES[name].units
-        if POLICIES[name].contexts and contexts is None:
+        one = POLICIES[name]
+        if one.contexts and "arms" not in known:
             raise ValueError(
                 f"policy must be one that chooses from changing arms in {environment.name}, which shows no contexts to "
                 f"arms that stand (a world such as disjoint does, and a log with labels), got policy={name!r}"
             )
-        if unit not in units:
-            raise ValueError(f"unit must be {' or '.join(map(repr, units))} for policy {name!r}, got unit={unit!r}")
-        if POLICIES[name].private:
-            # where there is a choice of units
-            whose = ", person" if unit == "person" and len(units) > 1 else ""
-            for budget in budgets:
-                made[f"{title}, ε = {budget.epsilon:g}{whose}"] = _Factory(name, Job(*known, budget, contexts))
-        else:
-            made[title] = _Factory(name, Job(*known, contexts=contexts))
+        if unit not in one.units:
+            raise ValueError(f"unit must be {' or '.join(map(repr, one.units))} for policy {name!r}, got unit={unit!r}")
+        dim = environment.context_dim if one.contexts else environment.dim
+        # where there is a choice of units
+        whose = ", person" if unit == "person" and len(one.units) > 1 else ""
+        for budget in budgets if one.private else [None]:
+            title = one.title if budget is None else f"{one.title}, ε = {budget.epsilon:g}{whose}"
+            told = {parameter: (known | {"budget": budget})[parameter] for parameter in one.told}
+            made[title] = _Factory(one.algorithm, dim, told)
     return made
+
+
+def _task(environment: Any, rounds: int, base_rate: float | None) -> dict[str, Any]:
+    """What policies can be told, by the names of their parameters."""
+    low, high = environment.reward_range
+    model = {"link": environment.link, "theta_bound": environment.theta_bound}
+    # E|η|^{1+ε} ≤ ν^{1+ε} of the noise η, for ε = ``tail`` and ν = ``noise_scale``
+    scale = getattr(environment, "noise_scale", 0.5 * (high - low))
+    noise = {"tail": getattr(environment, "noise_tail", 1.0), "noise_scale": scale, "noise_bound": scale}
+    rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
+    rewards = {"reward_range": (low, high), "on_violation": "clip", "base_rate": rate}
+    stand = {"arms": environment.n_arms} if hasattr(environment, "context_dim") else {}
+    # ``parameters`` are those of the policy that Doubling and Restarting begin again and again
+    return model | noise | rewards | stand | {"horizon": rounds, "parameters": model, "on_change": True}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from accounting.checks import nonnegative, positive
-from dpbandits.cli.options import Jobs, Out, Resume, Seeds, folder, kept_in, processes
+from dpbandits.cli import options
 from dpbandits.cli.refusals import Command, fail
 
 __all__ = ["Lists", "price"]
 
-_LOG, _MODEL = "The log", "Delays, and the model of a log of choices"
+_log = options.log_option
+_model = partial(typer.Option, rich_help_panel="Delays, and the model of a log of choices")
 
 
 class Lists(Command):
@@ -22,20 +24,13 @@ class Lists(Command):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Every further value gets the option's name before it."""
         spread: list[str] = []
-        open_option = None
+        option: str | None = None  # the one whose values go on
         for word in args:
-            if word in ("--epsilons", "--units"):
-                open_option = word
-                continue
-            if open_option and _belongs(open_option, word):
-                spread += [open_option, word]
-            else:
-                if open_option and not (spread and spread[-2:-1] == [open_option]):
-                    spread += [open_option]  # without a value, or with a wrong one: let the parser complain
-                open_option = None
-                spread.append(word)
-        if open_option and spread[-2:-1] != [open_option]:
-            spread.append(open_option)
+            if option and spread[-1] != option and _belongs(option, word):
+                spread.append(option)
+            elif spread[-1:] != [option]:
+                option = word if word in ("--epsilons", "--units") else None
+            spread.append(word)
         return super().parse_args(ctx, spread)
 
 
@@ -59,54 +54,38 @@ def price(
         typer.Option("--units", help="round, person or both; by default both, where rounds say whose they are."),
     ] = None,
     delta: Annotated[float, typer.Option(help="δ of the budgets: well below 1 over the number of rounds.")] = 1e-5,
-    base_rate: Annotated[
-        float | None,
-        typer.Option(help="A public guess of the mean reward of an arm taken at random, such as 0.04 for rare clicks."),
-    ] = None,
+    base_rate: Annotated[float | None, typer.Option(help=options.BASE_RATE)] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", "-t", help="T; by default that of the log, or of the gallery.")
     ] = None,
-    reward: Annotated[str, typer.Option(help="Column of the reward.", rich_help_panel=_LOG)] = "reward",
+    reward: options.RewardColumn = "reward",
     probability: Annotated[
         str | None,
-        typer.Option(
-            help="The log has one choice per row: column of the probability with which it was made.",
-            rich_help_panel=_LOG,
-        ),
+        _log(help="The log has one choice per row: column of the probability with which it was made."),
     ] = None,
     round_column: Annotated[
-        str, typer.Option("--round", help="Column that tells rounds apart, in a log of all arms.", rich_help_panel=_LOG)
+        str, _log("--round", help="Column that tells rounds apart, in a log of all arms.")
     ] = "round",
-    arm: Annotated[str, typer.Option(help="Column that names the arm.", rich_help_panel=_LOG)] = "arm",
-    person: Annotated[str | None, typer.Option(help="Column that says whose row it is.", rich_help_panel=_LOG)] = None,
-    feature: Annotated[
-        list[str] | None,
-        typer.Option(help="A column that describes the row's arm. Repeat it.", rich_help_panel=_LOG),
-    ] = None,
-    reward_range: Annotated[
-        tuple[float, float], typer.Option(help="Smallest and largest possible reward.", rich_help_panel=_LOG)
-    ] = (0.0, 1.0),
-    feature_bound: Annotated[
-        float, typer.Option(help="Length to which a row of features may go.", rich_help_panel=_LOG)
-    ] = 1.0,
-    theta_bound: Annotated[
-        float, typer.Option(help="S, a bound on the norm of a good parameter.", rich_help_panel=_LOG)
-    ] = 5.0,
-    offered: Annotated[int, typer.Option(help="How many arms a round has.", rich_help_panel=_MODEL)] = 10,
+    arm: Annotated[str, _log(help="Column that names the arm.")] = "arm",
+    person: options.PersonColumn = None,
+    feature: Annotated[list[str] | None, _log(help="A column that describes the row's arm. Repeat it.")] = None,
+    reward_range: Annotated[tuple[float, float], _log(help="Smallest and largest possible reward.")] = (0.0, 1.0),
+    feature_bound: Annotated[float, _log(help="Length to which a row of features may go.")] = 1.0,
+    theta_bound: Annotated[float, _log(help="S, a bound on the norm of a good parameter.")] = 5.0,
+    offered: Annotated[int, _model(help="How many arms a round has.")] = 10,
     delay: Annotated[
         str,
-        typer.Option(
+        _model(
             help="Mean number of rounds by which rewards come late; or the log's column of such numbers, empty for "
             "never, from which delays are drawn.",
             metavar="NUMBER|COLUMN",
-            rich_help_panel=_MODEL,
         ),
     ] = "0",
-    missing: Annotated[float, typer.Option(help="Share of the rewards that never come.", rich_help_panel=_MODEL)] = 0.0,
-    seeds: Seeds = 3,
-    jobs: Jobs = None,
-    resume: Resume = None,
-    out: Out = Path(),
+    missing: Annotated[float, _model(help="Share of the rewards that never come.")] = 0.0,
+    seeds: options.Seeds = 3,
+    jobs: options.Jobs = None,
+    resume: options.Resume = None,
+    out: options.Out = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """What privacy will cost on your data, before you launch: the share of the gain over uniform choices that is lost.
@@ -127,45 +106,34 @@ def price(
     from dpbandits.lab.price import price_of_privacy
 
     environment: Any
+    columns: dict[str, Any]
     budgets = [positive("--epsilons", one) for one in epsilons or (0.5, 1.0, 2.0, 4.0)]
-    folder(out)
-    kept_in(resume)
+    options.folder(out)
+    options.kept_in(resume)
     path = Path(source)
     late = _delays(delay, path)
+    bounds: dict[str, Any] = {"feature_bound": feature_bound, "reward_range": reward_range, "theta_bound": theta_bound}
     if source in GALLERY:
         environment = world(source).make()
         rounds = world(source).rounds if rounds is None else rounds
     elif not path.is_file():
         raise ValueError(f"SOURCE must be a .csv or .parquet file or one of {', '.join(GALLERY)}, got {source!r}")
     elif probability is not None:
-        log = Log.read(
-            path, reward=reward, probability=probability, arm=arm, person=person, features=tuple(feature or ())
-        )
-        environment = ChosenLog(
-            log, offered=offered, feature_bound=feature_bound, reward_range=reward_range, theta_bound=theta_bound
-        )
+        columns = {"reward": reward, "probability": probability, "arm": arm, "person": person}
+        environment = ChosenLog(Log.read(path, **columns, features=tuple(feature or ())), offered=offered, **bounds)
     elif not isinstance(late, float) and not feature:
         raise ValueError(f"--feature must name the features where --delay names a column, got --delay {delay} alone")
     else:
-        environment = LogReplay(
-            path,
-            round_column=round_column,
-            reward_column=reward,
-            arm_column=arm,
-            person_column=person,
-            features=feature or None,
-            reward_range=reward_range,
-            feature_bound=feature_bound,
-            theta_bound=theta_bound,
-        )
-    if isinstance(late, float) and (late or missing):
-        environment = Delayed(environment, delay="geometric" if late else 0, mean=late or 1.0, missing=missing)
-    elif not isinstance(late, float):
+        columns = {"round_column": round_column, "reward_column": reward, "arm_column": arm, "person_column": person}
+        environment = LogReplay(path, **columns, features=feature or None, **bounds)
+    if not isinstance(late, float):
         environment = Delayed(environment, delay=late, missing=missing)
+    elif late or missing:
+        environment = Delayed(environment, delay="geometric" if late else 0, mean=late or 1.0, missing=missing)
     try:
         table = price_of_privacy(
             environment, budgets, units=units or None, rounds=rounds, seeds=seeds, delta=delta,
-            base_rate=base_rate, jobs=processes(jobs), resume=resume,
+            base_rate=base_rate, jobs=options.processes(jobs), resume=resume,
         )  # fmt: skip
     except KeyboardInterrupt:
         kept = "nothing is kept: --resume FILE.jsonl keeps every run as it ends"
@@ -199,33 +167,21 @@ def _delays(delay: str, path: Path) -> Any:
 
 
 def _print(table: Any) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
+    from dpbandits.cli.report import console, tabled
     from dpbandits.lab.price_table import percent
     from dpbandits.lab.simulation.results import with_error
 
-    shown = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    for name, justify in (
-        ("protected", "left"),
-        ("ε", "right"),
-        ("mean reward", "right"),
-        ("lost", "right"),
-        ("", "left"),
-    ):
-        shown.add_column(name, justify=justify, no_wrap=name != "")  # type: ignore[arg-type]
-    shown.add_row("nothing", "∞", with_error(table.free, table.free_se), percent(0.0), "not private")
+    columns: dict[str, Literal["left", "right"]] = {"protected": "left", "ε": "right", "mean reward": "right"}
+    rows = [("nothing", "∞", with_error(table.free, table.free_se), percent(0.0), "not private")]
     for row in table.rows:
         lost = percent(row.price) + (f" ± {percent(row.price_se)}" if row.price_se > 0 else "")
         note = "noise exceeds signal" if row.hopeless else ""
-        shown.add_row(row.unit, f"{row.epsilon:g}", with_error(row.reward, row.reward_se), lost, note)
-    shown.add_row("", "0", with_error(table.uniform, table.uniform_se), percent(1.0), "uniform choices")
-    console = Console(highlight=False)
-    console.print(Text(table.caption(), style="bold"), shown)
-    console.print("Lost: of the gain over uniform choices. ± is one standard error over seeds.\n")
-    console.print(Text(table.sentence(), style="bold"))
-    console.print(
-        "\nComputed from raw data by seeded simulations: as confidential as the log, and not a private release."
-    )
+        rows.append((row.unit, f"{row.epsilon:g}", with_error(row.reward, row.reward_se), lost, note))
+    rows.append(("", "0", with_error(table.uniform, table.uniform_se), percent(1.0), "uniform choices"))
+    say = console().print
+    say(Text(table.caption(), style="bold"), tabled(columns | {"lost": "right", "": "left"}, rows, broken=""))
+    say("Lost: of the gain over uniform choices. ± is one standard error over seeds.\n")
+    say(Text(table.sentence(), style="bold"))
+    say("\nComputed from raw data by seeded simulations: as confidential as the log, and not a private release.")

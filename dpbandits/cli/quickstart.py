@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpbandits.cli.options import Jobs, Out, Seeds
+from dpbandits.cli import options
 
 __all__ = ["quickstart"]
 
@@ -19,7 +19,7 @@ _UNIT = (
 )
 
 
-def quickstart(seeds: Seeds = 20, jobs: Jobs = None, out: Out = Path()) -> None:
+def quickstart(seeds: options.Seeds = 20, jobs: options.Jobs = None, out: options.Out = Path()) -> None:
     """Recommend films from real ratings, privately and not: about a minute.
 
     Each of 6,393 rounds offers ten films that one user has rated; the reward is 1 if the chosen film was rated 4 or
@@ -36,4 +36,4 @@ def quickstart(seeds: Seeds = 20, jobs: Jobs = None, out: Out = Path()) -> None:
     known = [1.0, 4.0], 1e-5, films, films.rounds
     policies = factories(["uniform", "glb-omd", "one-pass-private"], *known)
     policies |= factories(["person-private"], *known, unit="person")
-    play(policies, films, command="quickstart", rounds=films.rounds, seeds=seeds, jobs=jobs, out=out, unit_note=_UNIT)
+    play(policies, films, "quickstart", films.rounds, _UNIT, seeds=seeds, jobs=jobs, out=out)

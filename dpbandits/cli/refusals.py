@@ -1,4 +1,4 @@
-"""How a command ends where it refuses: one line in the words of its options, and exit code 2."""
+"""How a command ends where it refuses: one line in the words of its options, and exit code 2; 130 at an interrupt."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import sys
 from typing import Any, NoReturn
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["Command", "fail"]
+__all__ = ["Command", "Commands", "fail"]
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """End the process with a line: 2 is an error, 130 an interrupt."""
+    typer.echo(f"{'error: ' if code == 2 else ''}{' '.join(message.split())}", err=True)
+    sys.exit(code)
 
 
 class Command(TyperCommand):
@@ -30,7 +36,20 @@ class Command(TyperCommand):
             fail(in_options(message, self.params, ctx.params), 2)
 
 
-def fail(message: str, code: int) -> NoReturn:
-    """End the process with a line: 2 is an error, 130 an interrupt."""
-    typer.echo(f"{'error: ' if code == 2 else ''}{' '.join(message.split())}", err=True)
-    sys.exit(code)
+class Commands(TyperGroup):
+    """All commands: what cannot be read ends in the same way."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run one."""
+        kwargs["standalone_mode"] = False
+        try:
+            sys.exit(super().main(*args, **kwargs))
+        except (KeyboardInterrupt, typer.Abort):
+            fail("interrupted", 130)
+        except Exception as error:
+            # typer's own complaints (an unknown option, a word for a number) know how to say themselves
+            if not hasattr(error, "format_message"):
+                raise
+            context = getattr(error, "ctx", None)
+            way = "" if context is None else f" Try '{context.command_path} --help'."
+            fail(error.format_message().removesuffix(".") + "." + way, 2)

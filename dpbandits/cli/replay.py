@@ -7,20 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpbandits.cli.options import (
-    DEFAULT_EPSILONS,
-    BaseRate,
-    Delta,
-    Epsilon,
-    Jobs,
-    Out,
-    PolicyNames,
-    Resume,
-    Seeds,
-    Unit,
-    chosen,
-    unit_note,
-)
+from dpbandits.cli import options
 
 __all__ = ["replay"]
 
@@ -46,15 +33,15 @@ def replay(
     ] = 1.0,
     theta_bound: Annotated[float, typer.Option(help="S, a bound on the norm of a good parameter.")] = 5.0,
     keep_order: Annotated[bool, typer.Option("--keep-order", help="Play the rounds in the order of the file.")] = False,
-    epsilon: Epsilon = DEFAULT_EPSILONS,
-    delta: Delta = 1e-5,
-    policy: PolicyNames = None,
-    unit: Unit = "round",
-    base_rate: BaseRate = None,
-    seeds: Seeds = 5,
-    jobs: Jobs = None,
-    resume: Resume = None,
-    out: Out = Path(),
+    epsilon: options.Epsilon = options.DEFAULT_EPSILONS,
+    delta: options.Delta = 1e-5,
+    policy: options.PolicyNames = None,
+    unit: options.Unit = "round",
+    base_rate: options.BaseRate = None,
+    seeds: options.Seeds = 5,
+    jobs: options.Jobs = None,
+    resume: options.Resume = None,
+    out: options.Out = Path(),
 ) -> None:
     """Compare policies on your own log, in which the reward of every shown arm is known.
 
@@ -75,8 +62,8 @@ def replay(
     The seed shuffles the rounds. Prints a table with standard errors over seeds, and writes replay.png and
     replay.json. A bad value is named by its row (the header is row 1) and column. Ctrl-C keeps what is done.
     """
-    from dpbandits.cli.policies import factories
-    from dpbandits.cli.report import play
+    from dpbandits.cli.policies import factories, named
+    from dpbandits.cli.report import play, unit_note
     from dpbandits.lab.environments import LogReplay
 
     if unit == "person" and person is None:
@@ -96,18 +83,9 @@ def replay(
         theta_bound=theta_bound,
         base_rate=base_rate,
     )
-    names = chosen(policy, unit)
-    policies = factories(names, epsilon, delta, environment, environment.rounds, unit=unit)
-    size = f"{environment.rounds:,} rounds, {environment.rows:,} rows, d = {environment.dim}"
+    names, rounds = named(policy, unit), environment.rounds
+    policies = factories(names, epsilon, delta, environment, rounds, unit=unit)
+    size = f"{rounds:,} rounds, {environment.rows:,} rows, d = {environment.dim}"
     typer.echo(f"{file.name}: {size}; {environment.rescaled:,} rows longer than --feature-bound {feature_bound:g}")
-    play(
-        policies,
-        environment,
-        command="replay",
-        rounds=environment.rounds,
-        seeds=seeds,
-        jobs=jobs,
-        out=out,
-        resume=resume,
-        unit_note=unit_note(unit, names),
-    )
+    note = unit_note(unit, names)
+    play(policies, environment, "replay", rounds, note, seeds=seeds, jobs=jobs, out=out, resume=resume)

@@ -1,20 +1,19 @@
-"""Play, print a table, write a plot and a JSON file: the common end of every command."""
+"""What commands print and write: tables, and the end of all that simulate (a table, a plot and a JSON file)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import typer
+from typing import Any, Literal
 
 from dpbandits.cli.options import folder, kept_in, processes
+from dpbandits.cli.refusals import fail
 from dpbandits.lab.environments import Environment
 from dpbandits.lab.simulation.results import Results, with_error
 from dpbandits.lab.simulation.simulate import PolicyFactory, simulate
 
-__all__ = ["play"]
+__all__ = ["console", "play", "tabled", "unit_note"]
 
 _TRUST = {
     "joint": "joint: the server is trusted, the other rounds are not.",
@@ -28,65 +27,89 @@ _SIMULATION = (
 )
 
 
+def console() -> Any:
+    """Where tables and sentences go, without colours for numbers in them."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def tabled(
+    columns: Mapping[str, Literal["left", "right"]], rows: Iterable[Sequence[str]], *, broken: str | None = None
+) -> Any:
+    """A table for 80 columns; of the column ``broken`` cells may take several lines."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for name, justify in columns.items():
+        table.add_column(name, justify=justify, no_wrap=name != broken)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def unit_note(unit: str, policies: Sequence[str]) -> str:
+    """What a table of these policies says of the unit."""
+    note = (
+        "The unit of privacy is one round, its arms and its reward, not one person: who takes part in several rounds "
+        "is protected less."
+    )
+    if unit == "person":
+        note = (
+            "The unit of privacy is one person: arms and rewards of all rounds of that person together. Everyone is "
+            "served every time; person-private learns from all rounds of everybody, the others from one round of each."
+        )
+    if "standing-private" in policies:
+        note += " standing-private protects rewards alone: arms, and which was shown in which round, must be public."
+    return note
+
+
 def play(
     policies: Mapping[str, PolicyFactory],
     environment: Environment,
-    *,
     command: str,
     rounds: int,
+    unit_note: str,
+    *,
     seeds: int,
     jobs: int | None,
     out: Path,
-    unit_note: str,
     resume: Path | None = None,
 ) -> None:
     """Simulate, report, and end the process with code 130 if it was interrupted."""
-    from rich.console import Console
-
     folder(out)
     kept_in(resume)
     try:
         results = simulate(policies, environment, rounds=rounds, seeds=seeds, jobs=processes(jobs), resume=resume)
     except KeyboardInterrupt:
-        typer.echo("interrupted before the first run was done; nothing is written", err=True)
-        raise typer.Exit(130) from None
-    console = Console(highlight=False)
-    console.print(f"[bold]{results.caption()}[/bold]\n")
-    console.print(_table(results))
-    console.print("Reward is per round." + (" ± is one standard error over seeds.\n" if seeds > 1 else "\n"))
+        fail("interrupted before the first run was done; nothing is written", 130)
+    say = console().print
+    say(f"[bold]{results.caption()}[/bold]\n")
+    say(_table(results))
+    say("Reward is per round." + (" ± is one standard error over seeds.\n" if seeds > 1 else "\n"))
     if any(math.isfinite(row["epsilon"]) for row in results.table()):
-        console.print(unit_note)
         kinds = {row["trust"] for row in results.table()}
-        console.print(*(meaning for kind, meaning in _TRUST.items() if kind in kinds))
-        console.print(f"\n{_SIMULATION}")
+        say(unit_note)
+        say(*(meaning for kind, meaning in _TRUST.items() if kind in kinds))
+        say(f"\n{_SIMULATION}")
     saved = results.save(out / f"{command}.json")
     plot = results.plot(out / f"{command}.png")
-    console.print(f"\nPlot: {plot.resolve()}\nData: {saved.resolve()}", soft_wrap=True)
+    say(f"\nPlot: {plot.resolve()}\nData: {saved.resolve()}", soft_wrap=True)
     if not results.complete:
-        typer.echo(f"interrupted: {len(results.runs)} of {results.planned_runs} runs are kept", err=True)
-        raise typer.Exit(130)
+        fail(f"interrupted: {len(results.runs)} of {results.planned_runs} runs are kept", 130)
 
 
 def _table(results: Results) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    known = results.metric == "regret"
-    # 80 columns hold it
-    table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    table.add_column("policy", no_wrap=True)
-    table.add_column("reward" if known else "mean reward", justify="right", no_wrap=True)
-    if known:
-        table.add_column("regret", justify="right", no_wrap=True)
-    table.add_column("ε, δ spent", no_wrap=True)
-    table.add_column("trust", no_wrap=True)
-    table.add_column("µs/round", justify="right", no_wrap=True)
+    columns: dict[str, Literal["left", "right"]] = {"policy": "left", "mean reward": "right", "ε, δ spent": "left"}
+    if known := results.metric == "regret":
+        columns = {"policy": "left", "reward": "right", "regret": "right", "ε, δ spent": "left"}
+    rows = []
     for row in results.table():
         private = math.isfinite(row["epsilon"])
         cells = [row["policy"], f"{row['reward']:.3f}" if known else with_error(row["reward"], row["reward_se"])]
-        if known:
-            cells.append(with_error(row["regret"], row["regret_se"]))
+        cells += [with_error(row["regret"], row["regret_se"])] if known else []
         cells.append(f"{row['epsilon']:.4g}, {row['delta']:g}" if private else "not private")
-        cells += [row["trust"] if private else "", f"{1e6 * row['seconds_per_round']:.0f}"]
-        table.add_row(*cells)
-    return table
+        rows.append([*cells, row["trust"] if private else "", f"{1e6 * row['seconds_per_round']:.0f}"])
+    return tabled(columns | {"trust": "left", "µs/round": "right"}, rows)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dpbandits.cli.options import Jobs, folder, processes
+from dpbandits.cli.refusals import fail
 from dpbandits.reproduce import FIGURES
 
 __all__ = ["HELP", "reproduce"]
@@ -15,7 +16,7 @@ __all__ = ["HELP", "reproduce"]
 HELP = "\n\n".join(
     [
         "Run a published figure or table again, with what was published beside it.",
-        *(f"**{name}**: {line}" for name, line in FIGURES.items()),
+        *(f"**{name}**: {line}" for name, (_, line) in FIGURES.items()),
         "Writes a table (.md and .csv) and a picture (.png). Every line of the table says its parameters, its trust "
         "model and the (ε, δ) it has spent. Every run is kept in a .jsonl file as it ends: after Ctrl-C the same "
         "command goes on where it stopped. Delete these files to start anew.",
@@ -43,8 +44,7 @@ def reproduce(
     try:
         played = play(part, jobs=processes(jobs), keep=out / figure)
     except KeyboardInterrupt:
-        typer.echo("interrupted before the first run was done; nothing is written", err=True)
-        raise typer.Exit(130) from None
+        fail("interrupted before the first run was done; nothing is written", 130)
     table = rows(part, played)
     markdown = to_markdown(part, table, whole)
     (out / f"{figure}.md").write_text(markdown, encoding="utf-8")
@@ -53,5 +53,4 @@ def reproduce(
     typer.echo(markdown)
     typer.echo(f"Written to {out / figure}.md, .csv and .png; runs in {figure}-*.jsonl", err=True)
     if len(played) < len(part.panels) or not played[-1].complete:
-        typer.echo("interrupted: what is done is kept, and the same command goes on from there", err=True)
-        raise typer.Exit(130)
+        fail("interrupted: what is done is kept, and the same command goes on from there", 130)

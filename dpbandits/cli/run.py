@@ -2,87 +2,56 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from accounting.checks import nonnegative
-from dpbandits.cli.options import (
-    DEFAULT_EPSILONS,
-    BaseRate,
-    Delta,
-    Epsilon,
-    Jobs,
-    Out,
-    PolicyNames,
-    Resume,
-    Seeds,
-    Unit,
-    chosen,
-    unit_note,
-)
+from dpbandits.cli import options
 
 __all__ = ["run"]
 
-_WORLD = "World"
 # the worlds of the gallery whose rounds say whose they are
 _WITH_PERSONS = "people", "regulars", "films"
+_world = partial(typer.Option, rich_help_panel="World")
 
 
 def run(
-    world: Annotated[
-        str | None,
-        typer.Option(help="A world of the gallery, with its own link and sizes; see below.", rich_help_panel=_WORLD),
-    ] = None,
-    link: Annotated[
-        str, typer.Option(help="logistic, probit, linear or poisson.", rich_help_panel=_WORLD)
-    ] = "logistic",
-    dim: Annotated[int, typer.Option("--dim", "-d", help="Dimension d of an arm.", rich_help_panel=_WORLD)] = 5,
-    arms: Annotated[int, typer.Option("--arms", "-k", help="K, the number of arms.", rich_help_panel=_WORLD)] = 20,
+    world: Annotated[str | None, _world(help="A world of the gallery, with its own link and sizes; see below.")] = None,
+    link: Annotated[str, _world(help="logistic, probit, linear or poisson.")] = "logistic",
+    dim: Annotated[int, _world("--dim", "-d", help="Dimension d of an arm.")] = 5,
+    arms: Annotated[int, _world("--arms", "-k", help="K, the number of arms.")] = 20,
     arm_law: Annotated[
         str,
-        typer.Option(
-            help="ball, sphere or cube: new arms in every round; fixed, fixed_sphere, fixed_cube or one_hot: one set.",
-            rich_help_panel=_WORLD,
+        _world(
+            help="ball, sphere or cube: new arms in every round; fixed, fixed_sphere, fixed_cube or one_hot: one set."
         ),
     ] = "ball",
-    theta_norm: Annotated[
-        float, typer.Option(help="S, the norm of the true parameter; policies know it.", rich_help_panel=_WORLD)
-    ] = 3.0,
+    theta_norm: Annotated[float, _world(help="S, the norm of the true parameter; policies know it.")] = 3.0,
     noise: Annotated[
         str | None,
-        typer.Option(
-            help="gaussian, student_t, pareto or symmetric_pareto: linear rewards with this noise.",
-            rich_help_panel=_WORLD,
-        ),
+        _world(help="gaussian, student_t, pareto or symmetric_pareto: linear rewards with this noise."),
     ] = None,
     tail_index: Annotated[
-        float,
-        typer.Option(
-            help="Of student_t (degrees of freedom) and the Paretos: moments below it are finite.",
-            rich_help_panel=_WORLD,
-        ),
+        float, _world(help="Of student_t (degrees of freedom) and the Paretos: moments below it are finite.")
     ] = 2.1,
-    delay: Annotated[
-        float, typer.Option(help="Mean number of rounds by which rewards come late.", rich_help_panel=_WORLD)
-    ] = 0.0,
-    missing: Annotated[float, typer.Option(help="Share of the rewards that never come.", rich_help_panel=_WORLD)] = 0.0,
+    delay: Annotated[float, _world(help="Mean number of rounds by which rewards come late.")] = 0.0,
+    missing: Annotated[float, _world(help="Share of the rewards that never come.")] = 0.0,
     rounds: Annotated[
         int | None,
-        typer.Option(
-            "--rounds", "-t", help="T, the number of rounds: 5000, or what the gallery has.", rich_help_panel=_WORLD
-        ),
+        _world("--rounds", "-t", help="T, the number of rounds: 5000, or what the gallery has."),
     ] = None,
-    epsilon: Epsilon = DEFAULT_EPSILONS,
-    delta: Delta = 1e-5,
-    policy: PolicyNames = None,
-    unit: Unit = "round",
-    base_rate: BaseRate = None,
-    seeds: Seeds = 5,
-    jobs: Jobs = None,
-    resume: Resume = None,
-    out: Out = Path(),
+    epsilon: options.Epsilon = options.DEFAULT_EPSILONS,
+    delta: options.Delta = 1e-5,
+    policy: options.PolicyNames = None,
+    unit: options.Unit = "round",
+    base_rate: options.BaseRate = None,
+    seeds: options.Seeds = 5,
+    jobs: options.Jobs = None,
+    resume: options.Resume = None,
+    out: options.Out = Path(),
 ) -> None:
     """Compare policies on a simulated bandit with a known model.
 
@@ -99,8 +68,8 @@ def run(
 
     Prints a table with standard errors over seeds, and writes run.png and run.json. Ctrl-C keeps what is done.
     """
-    from dpbandits.cli.policies import factories
-    from dpbandits.cli.report import play
+    from dpbandits.cli.policies import factories, named
+    from dpbandits.cli.report import play, unit_note
     from dpbandits.lab.environments import GLM, Delayed, Linear
     from dpbandits.lab.environments import world as gallery
 
@@ -118,16 +87,6 @@ def run(
         environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
     if rounds is None:
         rounds = 5000 if world is None else gallery(world).rounds
-    names = chosen(policy, unit)
+    names = named(policy, unit)
     policies = factories(names, epsilon, delta, environment, rounds, base_rate, unit)
-    play(
-        policies,
-        environment,
-        command="run",
-        rounds=rounds,
-        seeds=seeds,
-        jobs=jobs,
-        out=out,
-        resume=resume,
-        unit_note=unit_note(unit, names),
-    )
+    play(policies, environment, "run", rounds, unit_note(unit, names), seeds=seeds, jobs=jobs, out=out, resume=resume)

@@ -34,14 +34,14 @@ def serve(
         made = secrets.token_urlsafe(32)
         typer.echo(f"token (for whoever uses it):  {made}\ndigest (for the file):        {digest(made)}")
         return
-    for module in ("fastapi", "uvicorn"):
+    for module in ("pydantic", "uvicorn"):
         need(module, "dpbandits serve", "serve")
     if not 0 <= port <= 65535:
         raise ValueError(f"--port must lie in 0, …, 65535, got {port}")
     if demo:
         from dpbandits.serve.demo import demo as show
 
-        show(port, say=typer.echo)
+        show(port)
         return
     if config is None:
         raise ValueError("config must be given: dpbandits serve run.toml, or dpbandits serve --demo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -15,24 +16,29 @@ from accounting import Budget, BudgetExceeded
 from dpkit import randomness
 from dpkit.models.links import Link
 from dpkit.states import files
-from dpkit.states.entries import conform, generator, generator_text
+from dpkit.states.entries import conform, generator, generator_text, short
 from dpkit.states.run import newest
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
+    from dpbandits.durability.pending import Pending
     from dpbandits.policy.protocol import Policy
 
 __all__ = [
     "Loader",
     "config_of",
+    "constructor_arguments",
     "kind_name",
     "known_kind",
     "load",
     "numbers",
+    "open_decision",
     "register",
     "renamed",
     "save",
     "tree_of",
+    "with_names",
+    "without_names",
 ]
 
 # arguments that a state does not keep: they come with the one who loads it
@@ -67,7 +73,7 @@ def known_kind(name: str) -> type[Policy] | None:
 
 
 @lru_cache(maxsize=256)
-def _arguments(policy: type) -> tuple[str, ...]:
+def constructor_arguments(policy: type) -> tuple[str, ...]:
     """What a constructor takes, by itself and by what it passes on; kept, for every checkpoint asks for it."""
     names: list[str] = []
     for kind in policy.__mro__:
@@ -83,7 +89,9 @@ def _arguments(policy: type) -> tuple[str, ...]:
 def config_of(policy: Policy) -> dict[str, Any]:
     """The constructor's arguments as plain values, read from the attributes of the same names (or ``kept_as``)."""
     skipped = ("self", "rewards", *_OF_THE_LOADER)
-    names = {name: policy.kept_as.get(name, name) for name in _arguments(type(policy)) if name not in skipped}
+    names = {
+        name: policy.kept_as.get(name, name) for name in constructor_arguments(type(policy)) if name not in skipped
+    }
     return {name: _plain(getattr(policy, attribute)) for name, attribute in names.items()}
 
 
@@ -127,6 +135,37 @@ def renamed(saved: Any, names: Iterable[str]) -> Any:
         return saved
     older = {f"_{name}": name for name in names if name not in saved}
     return {older.get(name, name): value for name, value in saved.items()}
+
+
+def with_names(policy: Policy, learned: dict[str, Any]) -> dict[str, Any]:
+    """What is kept, with the arms where they come and go."""
+    return learned if policy.catalogue is None else {"arms": policy.catalogue.kept(), "learned": learned}
+
+
+def without_names(policy: Policy, saved: Any) -> Any:
+    """The inverse of :func:`with_names`; the policy has room for the arms from now on."""
+    if policy.catalogue is None:
+        return saved
+    before, learned = len(policy.catalogue), policy.catalogue.resume_with(saved, policy.dim)
+    for _ in range(before, len(policy.catalogue)):
+        policy.grow()
+    return learned
+
+
+def open_decision(policy: Policy, pending: Pending) -> Pending:
+    """An open decision of this policy that was read from a file, if it could be one."""
+    arm = pending.arm
+    # what came in was added up in another order, perhaps: two orders of d terms differ by less than d·2⁻⁵² of them
+    longest = 1.0 + policy.dim * 2.0**-52
+    dropped = policy.drops_arms and not len(arm)
+    if not dropped and not (len(arm) == policy.dim and float(policy.offer.length(arm)) <= longest):  # also for NaN
+        raise ValueError(f"an open arm must be finite, of {policy.dim} entries and length at most 1, got others")
+    if not 0 <= pending.index < (policy.count(arm) if policy.takes == "context" else math.inf):
+        raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")
+    if len(pending.note) != policy.notes:
+        raise ValueError(f"an open decision's note must have length {policy.notes}, got {short(pending.note)}")
+    arm.setflags(write=False)
+    return pending
 
 
 @dataclass(frozen=True)

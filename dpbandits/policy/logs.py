@@ -65,7 +65,7 @@ def _checked(policy: Policy, row: Any) -> _CheckedRow:
     elif all(hasattr(row, name) for name in ("arms", "index", "reward")):
         offered, index, reward = policy.checked_arms(row.arms), integer("index", row.index, at_least=0), row.reward
         person = getattr(row, "person", None)
-        count = len(offered) if policy.takes == "arms" else _slots(policy)
+        count = policy.count(offered)
         if index >= count:
             raise ValueError(f"index must be that of one of {count} arms, got index={index}")
     else:
@@ -73,11 +73,6 @@ def _checked(policy: Policy, row: Any) -> _CheckedRow:
     if reward is None:
         raise ValueError("reward must be a number in a log, got None: leave the row out")
     return _CheckedRow(policy.chosen(offered, index), index, policy.checked_reward(reward), person)
-
-
-def _slots(policy: Any) -> int:
-    """How many arms a policy with a parameter per arm knows, those that were retired included."""
-    return len(policy.catalogue) if hasattr(policy, "catalogue") else int(policy.n_arms)
 
 
 def _kind(person: object) -> str:

@@ -4,7 +4,8 @@ A policy says by its class attribute ``offer`` what it takes:
 
 * :data:`ROWS`: an array of arms, rows of Euclidean norm at most 1; the index of a decision is a row;
 * :data:`CUBE`: one context X with entries in [−1, 1]; the index k of a decision is an arm, of mean reward μ(Xᵀθ_k);
-* :data:`BALL`: one context of Euclidean norm at most 1.
+* :data:`BALL`: one context of Euclidean norm at most 1, for arms of a ``catalogue``;
+* :class:`PublicArms`: rows of an array that is public and stands.
 
 >>> import numpy as np
 >>> from dpbandits import Policy
@@ -23,15 +24,20 @@ arm 0 gave 1.0 in context [0.5, -1.0]
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
 from dpbandits.policy.checks import real_array, unit_row, unit_rows
+from dpkit.states.entries import conform
 
-__all__ = ["BALL", "CUBE", "ROWS", "Offer"]
+__all__ = ["BALL", "CUBE", "ROWS", "Offer", "PublicArms"]
+
+# public arms are the same if no entry differs by more
+_SAME = 1e-9
 
 
 class Offer(Protocol):
@@ -54,8 +60,8 @@ class Offer(Protocol):
     def length(self, arms: Array) -> Array:
         """How long arms (or contexts) are, in the norm in which they must be at most 1."""
 
-    def numbers(self, dim: int) -> int:
-        """How many numbers a state has at least: so many as no file of another size can have."""
+    def numbers(self, config: Mapping[str, Any]) -> int:
+        """How many numbers a state of a policy with these arguments has at least: no file of another size is read."""
 
 
 class _Rows:
@@ -70,8 +76,8 @@ class _Rows:
     def length(self, arms: Array) -> Array:
         return np.asarray(np.sqrt(np.einsum("...j,...j->...", arms, arms)))
 
-    def numbers(self, dim: int) -> int:
-        return dim**2
+    def numbers(self, config: Mapping[str, Any]) -> int:
+        return _dim(config) ** 2
 
 
 class _Cube:
@@ -93,8 +99,8 @@ class _Cube:
     def length(self, arms: Array) -> Array:
         return np.asarray(np.abs(arms).max(axis=-1))
 
-    def numbers(self, dim: int) -> int:
-        return dim
+    def numbers(self, config: Mapping[str, Any]) -> int:
+        return _dim(config) * int(conform("n_arms", config.get("n_arms", 1), 0))
 
 
 class _Ball(_Rows):
@@ -113,8 +119,59 @@ class _Ball(_Rows):
         # one whose norm passes 1 by rounding, or that was changed meanwhile, is scaled back
         return unit_row(offered)
 
-    def numbers(self, dim: int) -> int:
-        return dim
+    def numbers(self, config: Mapping[str, Any]) -> int:
+        return _dim(config) * len(config.get("arms", [""]))
+
+
+class PublicArms(_Rows):
+    """The rows of an array, found again in O(d), or in O(Kd) where a row differs in its last digits.
+
+    Examples
+    --------
+    >>> PublicArms(np.eye(3)).which(np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 1e-12]]))
+    [2, 0]
+    """
+
+    def __init__(self, rows: Array) -> None:
+        self.rows = rows
+        # of two arms that are the same, the first
+        self._numbers = {row.tobytes(): k for k, row in reversed(list(enumerate(rows)))}
+
+    @classmethod
+    def of(cls, arms: ArrayLike, dim: int) -> PublicArms:
+        """Of a copy of an array of arms that a round may offer."""
+        rows = np.array(unit_rows(arms, dim))
+        rows.setflags(write=False)
+        return cls(rows)
+
+    def checked(self, offered: ArrayLike, dim: int) -> Array:
+        return self.rows if offered is self.rows else self.rows[self.which(super().checked(offered, dim))]
+
+    def which(self, offered: Array) -> list[int]:
+        """The number of each row that is offered.
+
+        Raises
+        ------
+        ValueError
+            If a row is none of the arms.
+        """
+        return [self._which(row, number) for number, row in enumerate(offered)]
+
+    def _which(self, row: Array, number: int) -> int:
+        found = self._numbers.get(row.tobytes())
+        if found is None:
+            apart = np.abs(self.rows - row).max(axis=1)
+            found = int(apart.argmin())
+            if apart[found] > _SAME:
+                raise ValueError(
+                    f"arms must be among the {len(self.rows)} that the policy was made with, got row {number}, which "
+                    "is none of them: StandingPrivateGLM is for arms that stand, OnePassPrivateGLM for arms that change"
+                )
+        return found
+
+
+def _dim(config: Mapping[str, Any]) -> int:
+    return int(conform("dim", config["dim"], 0))
 
 
 def _one(context: ArrayLike, dim: int) -> Array:

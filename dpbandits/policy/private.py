@@ -357,6 +357,10 @@ class PrivatePolicy(Policy, Generic[Public]):
         """``public``, in the shape that other public parts ask for."""
         return public
 
+    def grow(self) -> None:
+        self.sums.grow()
+        self.public = self.with_room(self.public)
+
     # ---------------------------------------------------------------------------------- learning, durably
 
     def who(self, person: object) -> int:
@@ -413,10 +417,10 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def kept(self) -> dict[str, Any]:
         public = self.public if self.unseen is None else self.unseen
-        return {"public": plain(public), **kept(self, self.secret)}
+        return state.with_names(self, {"public": plain(public), **kept(self, self.secret)})
 
     def resume(self, saved: Any) -> None:
-        resume(self, ("public", *self.secret), state.renamed(saved, self.secret))
+        resume(self, ("public", *self.secret), state.renamed(state.without_names(self, saved), self.secret))
 
     def books(self) -> dict[str, Any]:
         persons = {} if self.persons is None else {"persons": self.persons.kept()}
@@ -447,7 +451,7 @@ class PrivatePolicy(Policy, Generic[Public]):
             for draft in files.drafts(loader.path):  # never marked, so that nobody saw what is in them
                 draft.unlink()
             return
-        self.resume_waiting(tree["open"])
+        super().resume_books(tree, loader)
         if loader.checkpoint is not None:
             self.run.keep_in(loader.checkpoint)
             self.durable.open(loader.checkpoint, lambda: state.tree_of(self), self.waiting)

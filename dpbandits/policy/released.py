@@ -121,7 +121,7 @@ class Released:
     @property
     def names(self) -> tuple[str, ...]:
         """What arms are called, by their index, where they have names."""
-        found = getattr(self._shell, "catalogue", None)
+        found = self._shell.catalogue
         return () if found is None else tuple(found.names)
 
     # -------------------------------------------------------------------------------------------- choosing

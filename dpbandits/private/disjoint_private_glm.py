@@ -63,13 +63,13 @@ from typing import ClassVar, Literal, Unpack
 from accounting import Budget, Gaussian, calibrate
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
-from dpbandits.arms.standing import StandingArms
+from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Law
+from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration, batch_discount
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
-from dpbandits.policy.protocol import Pending
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.disjoint import Estimate, PlayedBlocks, middle
+from dpbandits.private.parts.disjoint import Estimate, parts
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import PriorLike, checked_prior
 from dpkit.moments.blocks import BlockSums, record_sensitivity
@@ -77,7 +77,7 @@ from dpkit.moments.blocks import BlockSums, record_sensitivity
 __all__ = ["DisjointPrivateGLM"]
 
 
-class DisjointPrivateGLM(StandingArms, PrivatePolicy[Estimate]):
+class DisjointPrivateGLM(PrivatePolicy[Estimate]):
     """Posterior draws from noisy sums, a block for every arm.
 
     Parameters
@@ -145,6 +145,8 @@ class DisjointPrivateGLM(StandingArms, PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
+    offer = BALL
+    catalogue: Catalogue
     choices_read = ("theta", "covariance")
     public_parts = ("catalogue",)
 
@@ -167,10 +169,11 @@ class DisjointPrivateGLM(StandingArms, PrivatePolicy[Estimate]):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
-        self.open_slots(arms)
+        self.catalogue = Catalogue(arms)
+        self.arms = list(self.catalogue.names)
         K, T = len(self.catalogue), integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self._centre, spread = middle(finite_rewards(self.reward_range))
+        rewards = finite_rewards(self.reward_range)
         self.growth = growth
         self.discount = None if discount is None else fraction("discount", discount)
         z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
@@ -182,22 +185,26 @@ class DisjointPrivateGLM(StandingArms, PrivatePolicy[Estimate]):
         # sums that lose the same factor at every release need batches of one length
         self.schedule = Schedule.batches(T, self.first_batch, growth if self.discount is None else 1.0)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
-        # where tastes drift an arm that is found late is worth as much
-        lasting = T if self.discount is None else None
-        model = self.link, (self._centre, spread), S
-        self._play = PlayedBlocks(self.dim + 1, *model, exploration, gamma_scale, lasting, self.prior)
-        self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
+        self.record, self.draws, self.fit = parts(
+            *(self.dim + 1, self.link, rewards, S),
+            exploration=exploration,
+            gamma_scale=gamma_scale,
+            # where tastes drift an arm that is found late is worth as much
+            horizon=T if self.discount is None else None,
+            prior=self.prior,
+        )
+        self.exploration, self.gamma_scale = self.draws.exploration, self.draws.gamma_scale
         self.sums = BlockSums(
             self.dim,
             K,
-            0.5 / spread,
+            0.5 / self.record.spread,
             budget=budget,
             releases=len(self.schedule.ends),
             horizon=T,
             rng=self.rng,
             discount=batch_discount(self.discount, self.first_batch),
         )
-        self.public = self._play.nothing(K)
+        self.public = self.fit.nothing(K)
         # each arm has a K-th of the rounds; H_k is known far better than b_k
         remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
         steep, noise = S * self.link.lipschitz(S), self.sums.noise(max(1, len(self.schedule.ends)))
@@ -211,32 +218,12 @@ class DisjointPrivateGLM(StandingArms, PrivatePolicy[Estimate]):
         """The released θ_k by slot, for the features (1, z)/√2: E[r | z, k] = μ(base + xᵀθ_k)."""
         return self.public.theta
 
-    def grow(self) -> None:
-        self.sums.grow()
-        self.public = self.with_room(self.public)
-
     def with_room(self, public: Estimate) -> Estimate:
-        while len(public.theta) < len(self.catalogue):
-            public = self._play.grown(public)
-        return public
-
-    # ---------------------------------------------------------------------------------------------- choose
+        return self.fit.with_room(public, len(self.catalogue))
 
     def score(self, context: Array) -> Law:
-        if self.releases == 0 and self.prior is None:
-            return self.catalogue.alike()
-        standing = self.catalogue.active
-        return self._play.law(self.public, context, standing, self.schedule.start(self.releases))
-
-    # ----------------------------------------------------------------------------------------------- learn
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        self.sums.add(pending.index, pending.arm, reward - self._centre)
-
-    # --------------------------------------------------------------------------------------------- release
+        return self.draws(self.public, context, self.catalogue.active, self.schedule.start(self.releases))
 
     def close_batch(self) -> Estimate:
-        """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
         rounds = self.schedule.start(self.releases), self.schedule.ends[self.releases]
-        sums = self.sums
-        return self._play.refit(self.public, sums.release(), self.catalogue, rounds, self.rng, sums.decay)
+        return self.fit(self.public, self.sums.release(), self.catalogue, rounds, self.rng, self.sums.decay)

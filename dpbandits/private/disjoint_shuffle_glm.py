@@ -35,31 +35,26 @@ Zhou (2022) for batches of users.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
 from accounting import ApproxDP, Budget
 from accounting.arrays import Array
 from accounting.checks import integer, positive
-from dpbandits.arms.standing import StandingArms
+from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Law
+from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
-from dpbandits.policy.protocol import Pending
-from dpbandits.private.parts.disjoint import Estimate, PlayedBlocks, middle
+from dpbandits.private.parts.block_batches import BlockBatches, NoisyBlocks
+from dpbandits.private.parts.disjoint import Estimate, Refit, parts
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import PriorLike, checked_prior
-from dpkit.moments.blocks import FOURTH, TOTAL, Released, block_record, record_sensitivity
-from dpkit.moments.shuffled import ShuffledBatches
-from dpkit.states.entries import conform, in_units, short
 
 __all__ = ["DisjointShuffleGLM"]
-
-# a: less than without a shuffler, where a record's length costs nothing beside its distance from another
-_MATRIX = 0.25
 
 
 @dataclass(frozen=True)
@@ -74,95 +69,25 @@ class Weighted:
     total: Array
     noise: Array
 
+    def with_room(self, arms: int, fit: Refit) -> Weighted:
+        """And of the arms that have come since, up to so many."""
+        more = max(0, arms - len(self.noise))
+        blocks, noise = np.pad(self.blocks, ((0, more), (0, 0))), np.pad(self.noise, (0, more))
+        return replace(self, estimate=fit.with_room(self.estimate, arms), blocks=blocks, noise=noise)
 
-class BlockBatches:
-    """The shuffled sums of batches, whose number of blocks grows between batches.
-
-    Parameters
-    ----------
-    ends : sequence of int
-        After how many decisions the batches end.
-    dim, blocks : int
-        m, and K at the start.
-    c : float
-        1/(2B).
-    budget : Budget
-    rng : numpy.random.Generator
-    """
-
-    def __init__(
-        self, ends: Sequence[int], dim: int, blocks: int, c: float, *, budget: Budget, rng: np.random.Generator
-    ) -> None:
-        self._ends, self._dim, self._c, self._budget, self._rng = ends, dim, c, budget, rng
-        d = dim + 1
-        self._own, self._shared = d * (d + 3) // 2, d * (d + 1) // 2 + 1
-        self.sums = self._batches(blocks)
-        self.blocks = self.arms = blocks
-
-    def _batches(self, blocks: int) -> ShuffledBatches:
-        """Sums of so many blocks."""
-        return ShuffledBatches(
-            self._ends,
-            blocks * self._own + self._shared,
-            self._records,
-            bound=math.sqrt(_MATRIX**2 + TOTAL**2 + 0.25 + FOURTH**2) * (1 + 2.0**-40),
-            distance=record_sensitivity(self._budget.adjacency, _MATRIX),
-            budget=self._budget,
-            rng=self._rng,
-        )
-
-    def _resize(self, blocks: int, done: int) -> None:
-        """From the batch that is open now, after those that are ``done``."""
-        self.sums, self.blocks = self._batches(blocks), blocks
-        self.sums.released = done
-
-    def grow(self) -> None:
-        """One more arm, whose block is there from the next batch on."""
-        self.arms += 1
-
-    def add(self, block: int, z: Array, g: float) -> None:
-        """What one user tells: a record of an arm that has its block, or nothing."""
-        if block < self.blocks:
-            self.sums.add(np.concatenate([z, [g, block]]), self.sums.released)
-
-    def _records(self, rows: Array) -> Array:
-        """Records of rows (z, g, block)."""
-        parts = block_record(rows[:, :-2], rows[:, -2], self._c, _MATRIX)
-        found = np.zeros((len(rows), self.blocks * self._own + self._shared))
-        first = rows[:, -1].astype(np.intp)[:, None] * self._own + np.arange(self._own)
-        found[np.arange(len(rows))[:, None], first] = parts[:, : self._own]
-        found[:, -self._shared :] = parts[:, self._own :]
-        return found
-
-    def release(self) -> tuple[Array, Array, float, int]:
-        """Close the batch: noisy blocks and total, the noise in each entry, and how many users it had."""
-        batch = self.sums.released
-        noisy, std, users = self.sums.release(), self.sums.noise_std(batch), self.sums.protocols[batch].users
-        split = self.blocks * self._own
-        blocks = noisy[:split].reshape(self.blocks, self._own)
-        if self.arms > self.blocks:
-            self._resize(self.arms, batch + 1)
-        return blocks, noisy[split:], std, users
-
-    def kept(self) -> dict[str, Any]:
-        """Randomized counts only."""
-        units = np.array([self._c, _MATRIX, TOTAL, FOURTH])
-        return {"blocks": self.blocks, "sums": self.sums.kept(), "units": units}
-
-    def resume(self, saved: Any) -> None:
-        """The inverse of :meth:`kept`, checked; ``arms`` is that of the state already."""
-        saved = in_units(saved, (self._c, _MATRIX, TOTAL, FOURTH))
-        if not isinstance(saved, Mapping) or set(saved) != {"blocks", "sums"}:
-            raise ValueError(f"sums must hold the entries ['blocks', 'sums'], got {short(saved)}")
-        blocks = conform("blocks", saved["blocks"], 0)
-        if not 0 < blocks <= self.arms:
-            raise ValueError(f"blocks must be at most the number of arms {self.arms}, got blocks={blocks}")
-        if blocks != self.blocks:
-            self._resize(blocks, 0)
-        self.sums.resume(saved["sums"])
+    def followed_by(self, batch: NoisyBlocks, spread: float) -> Weighted:
+        """With one batch more; ``spread`` is B."""
+        had, d = len(batch.blocks), self.estimate.theta.shape[1]
+        # noise against the chance in a coordinate of one arm's b: K·d of them share the rounds
+        n_0 = (2.0 * spread * batch.std) ** 2 * len(self.noise) * d / spread**2
+        weight = 1.0 / (1.0 + n_0 / batch.users)
+        blocks, noise = self.blocks.copy(), self.noise.copy()
+        blocks[:had] += weight * batch.blocks
+        noise[:had] += (weight * batch.std) ** 2
+        return replace(self, blocks=blocks, total=self.total + weight * batch.total, noise=noise)
 
 
-class DisjointShuffleGLM(StandingArms, PrivatePolicy[Weighted]):
+class DisjointShuffleGLM(PrivatePolicy[Weighted]):
     """Posterior draws from weighted shuffled sums, a block for every arm.
 
     Parameters
@@ -212,6 +137,8 @@ class DisjointShuffleGLM(StandingArms, PrivatePolicy[Weighted]):
     """
 
     trust: ClassVar[Literal["shuffle"]] = "shuffle"
+    offer = BALL
+    catalogue: Catalogue
     # the ledger holds what one batch costs, which says nothing of several together
     prices_persons = False
     choices_read = ("estimate",)
@@ -235,22 +162,28 @@ class DisjointShuffleGLM(StandingArms, PrivatePolicy[Weighted]):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
-        self.open_slots(arms)
+        self.catalogue = Catalogue(arms)
+        self.arms = list(self.catalogue.names)
         K, T = len(self.catalogue), integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self._centre, self._spread = middle(finite_rewards(self.reward_range))
+        rewards = finite_rewards(self.reward_range)
         self.growth = growth
         enough = max(1, min(20 * K, -(-T // 20)))
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
-        model = self.link, (self._centre, self._spread), S
-        self._play = PlayedBlocks(self.dim + 1, *model, exploration, gamma_scale, T, self.prior)
-        self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
-        self.sums = BlockBatches(self.schedule.ends, self.dim, K, 0.5 / self._spread, budget=budget, rng=self.rng)
-        known = self._play.nothing(K)
-        zeros = np.zeros((K, self.sums._own))
-        self.public = Weighted(known, zeros, np.zeros(self.sums._shared), np.zeros(K))
+        self.record, self.draws, self.fit = parts(
+            *(self.dim + 1, self.link, rewards, S),
+            exploration=exploration,
+            gamma_scale=gamma_scale,
+            horizon=T,
+            prior=self.prior,
+        )
+        self.exploration, self.gamma_scale = self.draws.exploration, self.draws.gamma_scale
+        ends, c = self.schedule.ends, 0.5 / self.record.spread
+        self.sums = BlockBatches(ends, self.dim, K, c, budget=budget, rng=self.rng)
+        zeros = np.zeros((K, self.sums.own)), np.zeros(self.sums.shared), np.zeros(K)
+        self.public = Weighted(self.fit.nothing(K), *zeros)
         self.open_run(ApproxDP(budget.epsilon, budget.delta, adjacency=budget.adjacency))
 
     @property
@@ -258,39 +191,15 @@ class DisjointShuffleGLM(StandingArms, PrivatePolicy[Weighted]):
         """The released θ_k by slot, for the features (1, z)/√2: E[r | z, k] = μ(base + xᵀθ_k)."""
         return self.public.estimate.theta
 
-    def grow(self) -> None:
-        self.sums.grow()
-        self.public = self.with_room(self.public)
-
     def with_room(self, public: Weighted) -> Weighted:
-        while (arms := len(public.noise)) < len(self.catalogue):
-            blocks, noise = np.zeros((arms + 1, public.blocks.shape[1])), np.zeros(arms + 1)
-            blocks[:-1], noise[:-1] = public.blocks, public.noise
-            public = replace(public, estimate=self._play.grown(public.estimate), blocks=blocks, noise=noise)
-        return public
+        return public.with_room(len(self.catalogue), self.fit)
 
     def score(self, context: Array) -> Law:
-        if self.releases == 0 and self.prior is None:
-            return self.catalogue.alike()
-        standing = self.catalogue.active
-        return self._play.law(self.public.estimate, context, standing, self.schedule.start(self.releases))
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        self.sums.add(pending.index, pending.arm, reward - self._centre)
+        return self.draws(self.public.estimate, context, self.catalogue.active, self.schedule.start(self.releases))
 
     def close_batch(self) -> Weighted:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
         rounds = self.schedule.start(self.releases), self.schedule.ends[self.releases]
-        (noisy, shared, std, users), last = self.sums.release(), self.public
-        d, K, had = self.dim + 1, len(self.catalogue), len(noisy)
-        # noise against the chance in a coordinate of one arm's b: K·d of them share the rounds
-        n_0 = (2.0 * self._spread * std) ** 2 * K * d / self._spread**2
-        weight = 1.0 / (1.0 + n_0 / users)
-        blocks, noise = last.blocks.copy(), last.noise.copy()
-        blocks[:had] += weight * noisy
-        noise[:had] += (weight * std) ** 2
-        total = last.total + weight * shared
-        c = 0.5 / self._spread
-        sums = Released.of(np.concatenate([blocks.ravel(), total]), K, d, c, np.sqrt(noise), _MATRIX)
-        estimate = self._play.refit(last.estimate, sums, self.catalogue, rounds, self.rng)
-        return Weighted(estimate, blocks, total, noise)
+        known = self.public.followed_by(self.sums.release(), self.fit.record.spread)
+        sums = self.sums.noisy(known.blocks, known.total, np.sqrt(known.noise))
+        return replace(known, estimate=self.fit(known.estimate, sums, self.catalogue, rounds, self.rng))

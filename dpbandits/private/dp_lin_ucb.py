@@ -51,7 +51,6 @@ Cost per round: O(Kd²) to select, O(d²) to update, O(d³) at each release; mem
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
@@ -68,23 +67,38 @@ from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewar
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.noisy_estimate import errors, precisions, shrunken_eigenvalues
-from dpkit.models.ellipsoid import ball_constrained_minimizer, norms
-from dpkit.models.prior import Prior, PriorLike, checked_prior, posterior
+from dpbandits.private.parts.linear import Estimate, Practical, Theory, UnderPrior
+from dpkit.models.ellipsoid import norms
+from dpkit.models.prior import Prior, PriorLike, checked_prior
 from dpkit.moments.pairs import PairSums
 
 __all__ = ["DPLinUCB"]
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """The public half: θ, V⁻¹, β, β²Σ, and a root of ¼β²Σ."""
+class Record:
+    """(x, 1, r), r less the base rate."""
 
-    theta: Array
-    inverse: Array
-    beta: float
-    shape: Array
-    root: Array
+    base_rate: float
+
+    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float]:
+        return pending.arm, 1.0, reward - self.base_rate
+
+
+@dataclass(frozen=True)
+class Rule:
+    """argmax xᵀθ + β‖x‖_{V⁻¹} by the theory, and xᵀ(θ + ½β·ξ) + β‖x‖_Σ in practice."""
+
+    theory: bool
+    given: bool  # whether there is a prior
+
+    def __call__(self, public: Estimate, arms: Array, since: int) -> Array | Law:
+        if since == 0 and not self.given:
+            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
+            return Perturbed(arms)
+        if self.theory:
+            return arms @ public.theta + public.beta * norms(arms, public.inverse)
+        return Perturbed(arms, public.theta, public.root, norms(arms, public.shape))
 
 
 class DPLinUCB(PrivatePolicy[Estimate]):
@@ -190,9 +204,8 @@ class DPLinUCB(PrivatePolicy[Estimate]):
 
         not_in_theory(prior, parameters)
         self.prior = checked_prior(prior, self.dim, self.theta_bound)
-        self._prior = Prior.of(self.prior, self.dim, 0.0, self.theta_bound)
 
-        n = max(1, len(self.schedule.ends))
+        self.record = Record(self.base_rate)
         self.sums = PairSums(
             self.dim,
             1.0,
@@ -206,19 +219,19 @@ class DPLinUCB(PrivatePolicy[Estimate]):
             mechanism=self.mechanism,
             least=1.0,
         )
-        if theory:
-            # the largest noise of any release: P(‖N‖ > σ(√(2d) + x)) ≤ 2e^(−x²/2), and with √d for a vector
-            noise_V, noise_u = np.max([self.sums.noise(k) for k in range(1, n + 1)], axis=0)
-            tail = math.sqrt(2 * math.log(4 * n / self.failure_probability))
-            self._upsilon = float(noise_V) * (math.sqrt(2 * dim) + tail)
-            self._gamma = float(noise_u) * (math.sqrt(dim) + tail) / math.sqrt(self._upsilon)
-        zero = np.zeros((dim, dim))
+        self.rule = Rule(theory, self.prior is not None)
+        zero, noises = np.zeros((dim, dim)), [self.sums.noise(k + 1) for k in range(max(1, len(self.schedule.ends)))]
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge, 0.0, zero, zero)
-        if self.prior is not None:
-            self.public = self._under_prior(np.zeros(dim), np.eye(dim), np.zeros(dim))
-        noise_V, noise_u = self.sums.noise(n)
-        clear = clarity(self.dim, T, 1.0, self.theta_bound, noise_u, noise_V)
+        if theory:
+            self.refit = Theory.of(noises, dim, self.failure_probability, self.noise_bound, self.theta_bound)
+        elif self.prior is None:
+            self.refit = Practical(self.ridge, self.exploration, self.theta_bound)
+        else:
+            known = Prior.of(self.prior, self.dim, 0.0, self.theta_bound)
+            self.refit = under_prior = UnderPrior(known, self.exploration, self.noise_bound, self.theta_bound)
+            self.public = under_prior.nothing()
         if self.prior is None:
+            clear = clarity(self.dim, T, 1.0, self.theta_bound, noises[-1][1], noises[-1][0])
             warn_of_cold_start(clear, self.dim, T, budget)
         self.open_run(self.sums.cost)
 
@@ -226,64 +239,3 @@ class DPLinUCB(PrivatePolicy[Estimate]):
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
-
-    # ---------------------------------------------------------------------------------------------- choose
-
-    def score(self, arms: Array) -> Array | Law:
-        known = self.public
-        if self.releases > 0 and self.parameters == "theory":
-            return arms @ known.theta + known.beta * norms(arms, known.inverse)
-        if self.releases == 0 and self.prior is None:
-            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return Perturbed(arms)
-        return Perturbed(arms, known.theta, known.root, norms(arms, known.shape))
-
-    # ----------------------------------------------------------------------------------------------- learn
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        self.sums.add(pending.arm, 1.0, reward - self.base_rate)
-
-    # --------------------------------------------------------------------------------------------- release
-
-    def close_batch(self) -> Estimate:
-        """Close the batch: release the running sums and solve for θ. All that follows is post-processing."""
-        released = self.sums.release()
-        d, u, (noise_V, noise_u) = self.dim, released.b, released.noise
-        eigenvalues, U = np.linalg.eigh(released.H)
-        if self.prior is not None:
-            eigenvalues = shrunken_eigenvalues(eigenvalues, noise_V)
-            length = min(float(self.public.theta @ self.public.theta), self.theta_bound**2)
-            variances = errors(eigenvalues, noise_V, noise_u, length, self.noise_bound**2)
-            gains, precision = precisions(eigenvalues, variances)
-            return self._under_prior(precision, U, gains * (U.T @ u))
-        if self.parameters == "theory":
-            eigenvalues = np.maximum(eigenvalues + 2 * self._upsilon, self._upsilon)
-            growth = float(np.log(eigenvalues / self._upsilon).sum())
-            spread = math.sqrt(2 * math.log(2 / self.failure_probability) + growth)
-            beta = self.noise_bound * spread + self.theta_bound * math.sqrt(3 * self._upsilon) + self._gamma
-            variances, radius = np.zeros(d), math.inf
-        else:
-            # E‖N‖ ≤ σ√(2d) for the noise N of V: with that much shift, V is seldom indefinite
-            eigenvalues = np.maximum(eigenvalues + self.ridge + noise_V * math.sqrt(2 * d), self.ridge)
-            beta, radius = self.exploration, self.theta_bound
-            # the noise of u beside that of rewards
-            variances = 1.0 / eigenvalues + (0.5 * noise_u / eigenvalues) ** 2
-        return Estimate(
-            theta=ball_constrained_minimizer(eigenvalues, U, u, radius),
-            inverse=(U / eigenvalues) @ U.T,
-            beta=beta,
-            shape=(U * (beta**2 * variances)) @ U.T,
-            root=U * (0.5 * beta * np.sqrt(variances)),
-        )
-
-    def _under_prior(self, precision: Array, U: Array, evidence: Array) -> Estimate:
-        """What was seen, along the columns of U, and the prior together."""
-        known = posterior(self._prior, precision, U, evidence, self.theta_bound)
-        beta = self.exploration / self.noise_bound
-        return Estimate(
-            theta=known.mean,
-            inverse=known.covariance / self.noise_bound**2,
-            beta=self.exploration,
-            shape=beta**2 * known.covariance,
-            root=0.5 * beta * known.root,
-        )

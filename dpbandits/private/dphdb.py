@@ -52,9 +52,8 @@ O(ln²(dT)·ln²(T)/ε²).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
@@ -66,17 +65,12 @@ from dpbandits.policy.offers import CUBE
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule
+from dpbandits.private.parts.corners import Corners, recursive_gradient, summed_gradient
 from dpkit.geometry import LpBall
-from dpkit.mechanisms import report_noisy_max
 from dpkit.models.likelihood import Rows
 from dpkit.models.links import Link, get_link
-from dpkit.states.entries import conform
 
 __all__ = ["DPHDB"]
-
-
-# rows that are summed at once, and the unit of what is summed at every round
-_BLOCK, _UNIT = 4096, 2.0**30
 
 
 @dataclass(frozen=True)
@@ -196,32 +190,19 @@ class DPHDB(PrivatePolicy[Estimates]):
         few = max(1, round(10.0 * rho ** (1 / 3)))
         self.steps = few if steps is None else integer("steps", steps, at_least=1)
 
-        self.first_batch = K * self.forced
-        self.release, self.growth = release, growth
+        self.release, self.growth, self.first_batch = release, growth, K * self.forced
         self.schedule = Schedule.of(release, T, self.first_batch, growth)
-        self._per_release = 1 if release == "every_round" else self.steps
-        # ε_i = first_epsilon·i^−power with Σε_i²/8 = ρ, rounded down
-        self._power = 0.5 if release == "every_round" else 0.0
-        calls = max(1, len(self.schedule.ends) * self._per_release)
-        total = _harmonic(calls) if release == "every_round" else float(calls)  # Σi^−2·power
-        self._first_epsilon = math.sqrt(8.0 * rho / total) * (1.0 - 1e-12)
-        self._ball = LpBall(1, d, self.theta_bound)
-        # Δ: how far one round moves the score ⟨g, v⟩ of a corner v of the ball, ‖v‖₁ = S. The sums are taken in blocks,
-        # in float64: of T terms of at most C·S each, which are themselves within (d + 8)u, they are off by at most
-        # (n + T/n + d + 16)·u·T·C·S for blocks of n, and so twice as much in two worlds; in every round's sums the
-        # summands are rounded instead, by at most half a unit each
-        rounding = 2.0**-52 * T * (_BLOCK + T / _BLOCK + d + 16.0) + 1.0 / _UNIT
-        if rounding > 1e-3:
-            raise ValueError(f"horizon must be such that rounding is no thousandth of a round, got horizon={horizon!r}")
-        apart = 2.0 if budget.adjacency == "replace" else 1.0
-        # m rows of a person move it m times as far
-        self._sensitivity = (self.rounds_per_person or 1) * (apart + rounding) * self.clip * self.theta_bound
+        self.steps_per_release = self.steps if release == "scheduled" else 1
+        ball, cost = LpBall(1, d, self.theta_bound), ZCDP(rho, adjacency=budget.adjacency)
+        calls, m = max(1, len(self.schedule.ends) * self.steps_per_release), self.rounds_per_person or 1
+        falling = release == "every_round"
+        self.corners = Corners.of(ball, self.clip, cost, calls, falling=falling, horizon=T, m=m)
 
         self.sums = np.zeros((K, d))  # Σ of the recursive gradients
         self.rows = [Rows(d + 1, bound=1.0, order=math.inf) for _ in range(K)]  # (x, r), scheduled
         zero = np.zeros((K, d))
         self.public = Estimates(zero, zero, zero, 0)
-        self.open_run(ZCDP(rho, adjacency=budget.adjacency))
+        self.open_run(cost)
 
     @property
     def theta(self) -> Array:
@@ -233,27 +214,11 @@ class DPHDB(PrivatePolicy[Estimates]):
         """The forced-sample estimates; zero before there are any."""
         return self.public.forced_theta
 
-    def epsilon(self, i: int) -> float:
-        """ε_i, the range of the privacy loss of the i-th steps of all arms together."""
-        return self._first_epsilon * math.pow(integer("i", i, at_least=1), -self._power)
-
-    def add_arm(self, name: str) -> None:
-        """Refuse: arms stand for the whole run."""
-        raise TypeError(f"DPHDB has the same arms for the whole run and cannot add {name!r}: take DisjointPrivateGLM")
-
-    def retire_arm(self, name: str) -> None:
-        """Refuse, as :meth:`add_arm` does."""
-        raise TypeError(
-            f"DPHDB has the same arms for the whole run and cannot retire {name!r}: take DisjointPrivateGLM"
-        )
-
     # ---------------------------------------------------------------------------------------------- choose
 
     def score(self, context: Array) -> Array:
-        if self.decisions < self.n_arms * self.forced:
-            turn = np.zeros(self.n_arms)
-            turn[self.decisions % self.n_arms] = 1.0
-            return turn
+        if self.decisions < self.first_batch:
+            return np.asarray(np.arange(self.n_arms) == self.decisions % self.n_arms, np.float64)
         return self._pre_selected(context)
 
     def score_elsewhere(self, context: Array) -> Array | Law:
@@ -268,58 +233,32 @@ class DPHDB(PrivatePolicy[Estimates]):
             scores = np.where(rough > rough.max() - 0.5 * self.margin, scores, -math.inf)
         return scores
 
-    # ----------------------------------------------------------------------------------------------- learn
+    # --------------------------------------------------------------------------------------- learn, and release
 
     def learn(self, pending: Pending, reward: float) -> None:
-        k, context = pending.index, pending.arm
+        k, context, known = pending.index, pending.arm, self.public
         if self.release == "scheduled":
             self.rows[k].append(np.append(context, reward))
             return
-        t = self.public.steps + 1
-        thetas = self.public.theta, self.public.before
-        now, before = (float(self.link.mean(float(theta[k] @ context))) for theta in thetas)
-        slope = (t + 1) * (now - reward) - t * (before - reward)
-        # whole numbers, in units of C/2³⁰, so that sums have no rounding errors; in this order NaN, which a caller's
-        # link may give, becomes −C
-        self.sums[k] += np.rint(min(max(-1.0, slope / self.clip), 1.0) * _UNIT * context)
-
-    # --------------------------------------------------------------------------------------------- release
+        thetas = known.theta[k], known.before[k]
+        self.sums[k] += recursive_gradient(context, reward, thetas, known.steps + 1, self.link, self.clip)
 
     def close_batch(self) -> Estimates:
         """Step with every arm, whether or not it was played: the times of the steps are public."""
         known = self.public
-        for _ in range(self._per_release):
+        for _ in range(self.steps_per_release):
             i = known.steps + 1
-            theta = np.stack([self._step(known.theta[k], k, i) for k in range(self.n_arms)])
-            known = replace(known, theta=theta, before=known.theta, steps=i)
-        if self.decisions == self.n_arms * self.forced:
+            rate = 2.0 / (i + 2) if self.release == "scheduled" else 1.0 / (i + 1)
+            steps = [
+                self.corners.step(theta, self._gradient(theta, k), i, rate, self.rng)
+                for k, theta in enumerate(known.theta)
+            ]
+            known = replace(known, theta=np.stack(steps), before=known.theta, steps=i)
+        if self.decisions == self.first_batch:
             known = replace(known, forced_theta=known.theta)
         return known
 
-    def _step(self, theta: Array, k: int, i: int) -> Array:
-        """One Frank–Wolfe step of arm k, the i-th, towards the corner of least noisy score."""
-        scores = self._ball.vertex_scores(self._gradient(theta, k))
-        corner = report_noisy_max(scores, self._sensitivity, self.epsilon(i), "gumbel", minimise=True, rng=self.rng)
-        rate = 1.0 / (i + 1) if self.release == "every_round" else 2.0 / (i + 2)
-        return np.asarray(theta + rate * (self._ball.vertex(corner) - theta))
-
     def _gradient(self, theta: Array, k: int) -> Array:
-        """Σ of the clipped gradients of arm k, of which each is at most C in every entry: ‖x‖_∞ ≤ 1."""
-        if self.release == "every_round":
-            return np.asarray(self.sums[k] * (self.clip / _UNIT))
-        X, r = self.rows[k].array[:, :-1], self.rows[k].array[:, -1]
-        # NaN, which a caller's link may give, counts for nothing
-        slopes: Array = np.nan_to_num(np.clip(self.link.mean(X @ theta) - r, -self.clip, self.clip))
-        starts = range(0, len(r), _BLOCK)
-        return np.asarray(sum((slopes[i : i + _BLOCK] @ X[i : i + _BLOCK] for i in starts), np.zeros(self.dim)))
-
-    @classmethod
-    def elements(cls, config: Mapping[str, Any]) -> int:
-        return super().elements(config) * int(conform("n_arms", config["n_arms"], 0))
-
-
-def _harmonic(n: int) -> float:
-    """1 + ½ + … + 1/n, for large n by an upper bound that is off by less than 1/(12n²)."""
-    if n <= 2**20:
-        return float(np.sum(np.arange(1, n + 1) ** -1.0))
-    return math.log(n) + float(np.euler_gamma) + 0.5 / n
+        if self.release == "scheduled":
+            return summed_gradient(self.rows[k], theta, self.link, self.clip)
+        return self.corners.gradient(self.sums[k])

@@ -58,14 +58,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Unpack
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
-from accounting import Budget, Gaussian, Release, TreeAggregation, calibrate
-from accounting import delta as delta_of
-from accounting.amplification.participation import group
+from accounting import Budget, calibrate
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.policy.parameters import Parameters, checked_parameters
@@ -73,36 +71,47 @@ from dpbandits.policy.priors import no_prior
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
+from dpbandits.private.parts.capped_calls import Calls, Estimates, Switches, call_share
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpkit.continual import BinaryTree, BufferedToeplitz
-from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall, outer_product_sensitivity, smat, svec
+from dpbandits.private.parts.two_designs import Designs, Levels, Price, older
 from dpkit.models.ellipsoid import norms
-from dpkit.models.likelihood import Rows
 from dpkit.models.links import Link, get_link
 from dpkit.models.losses import matching_loss
-from dpkit.moments.pairs import whole_digits
 
 __all__ = ["JointDPGLM"]
 
-# gradient steps of a call: after so many, of which half are averaged, more do not help
-_STEPS = 40
-# The k-th call gets a share ∝ 0.9^k of its optimizer's μ²: early calls have few rounds to hide their noise in
-_DECAY = 0.9
+
+@dataclass(frozen=True)
+class Record:
+    """(whether the round explored, x, w, r) with w = μ̇(xᵀθ_o)/e."""
+
+    link: Link
+    W: float
+
+    def __call__(self, pending: Pending, reward: float, public: Estimates) -> tuple[bool, Array, float, float]:
+        x, (explores,) = pending.arm, pending.note
+        # whatever a caller's link says, a weight lies in [0, W]
+        w = min(max(0.0, float(self.link.derivative(float(x @ public.theta_o))) / math.e), self.W)
+        return bool(explores), x, w, reward
 
 
 @dataclass(frozen=True)
-class Estimates:
-    """The public half. M with MᵀAM = I for A = V and H at the last estimates is ``V_root`` and ``H_root``."""
+class Rule:
+    """Explore, or keep x with UCB_o(x) ≥ max LCB_o, and play argmax xᵀθ_τ + β‖x‖_{H_τ⁻¹} of them."""
 
-    theta_o: Array
-    V: Array
-    V_inverse: Array
-    V_root: Array
-    calls_o: int
-    theta: Array  # θ_τ
-    H_inverse: Array  # of H_τ
-    H_root: Array
-    calls: int
+    levels: Levels
+
+    def explores(self, unknown: float, since: int) -> bool:
+        """Criterion I, for the largest ‖x‖_{V⁻¹}; the last release came after ``since`` rounds, 0 if none."""
+        return since == 0 or unknown**2 >= self.levels.threshold
+
+    def __call__(self, public: Estimates, arms: Array, since: int) -> Array:
+        unknown = norms(arms, public.V_inverse)
+        if self.explores(float(unknown.max()), since):
+            return unknown
+        center, width = arms @ public.theta_o, self.levels.gamma * unknown
+        kept = center + width >= (center - width).max()
+        return np.where(kept, arms @ public.theta + self.levels.beta * norms(arms, public.H_inverse), -np.inf)
 
 
 class JointDPGLM(PrivatePolicy[Estimates]):
@@ -170,8 +179,9 @@ class JointDPGLM(PrivatePolicy[Estimates]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    secret = ("sums", "batch_V", "batch_H", "explored", "others")
     notes = 1
+    sums: Designs
+    rule: Rule
     kept_as: ClassVar[Mapping[str, str]] = {"sums": "mechanism"}
     prices_persons = True
     choices_read = ("theta_o", "V_inverse", "theta", "H_inverse")
@@ -205,13 +215,11 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.mechanism = choice("sums", sums, "buffered", "tree")
         T = integer("horizon", horizon, at_least=1)
-        self.first_batch = first_length(first_batch, 4 * dim, T)
-        self.release, self.growth = release, growth
+        self.release, self.growth, self.first_batch = release, growth, first_length(first_batch, 4 * dim, T)
         self.schedule = Schedule.of(release, T, self.first_batch, growth)
         self.stream_share = fraction("stream_share", stream_share)
-        centre = float(self.link.mean(0.0))
-        default = 1.2 * max(abs(low - centre), abs(high - centre))
-        self.clip = default if clip is None else positive("clip", clip)
+        furthest = max(abs(r - float(self.link.mean(0.0))) for r in (low, high))
+        self.clip = 1.2 * furthest if clip is None else positive("clip", clip)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
         self.parameters = checked_parameters(parameters)
@@ -220,189 +228,42 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         no_prior(prior, "JointDPGLM", "whose exploration rules arms out for good by what was observed alone")
 
         # the noise: one multiplier for the streams, one for all calls of either optimizer together
-        self._W = self.link.lipschitz(S) / math.e
-        steps = max(1, len(self.schedule.ends))
-        z = calibrate(lambda z: self._cost(z, steps), budget)
-        self._z = z / math.sqrt(1.0 - self.stream_share)
-        digits, slack = whole_digits(T, dim * (dim + 1))
-        self._unit = 2.0**digits
-        kind = BufferedToeplitz if sums == "buffered" else BinaryTree
-        self.sums = kind(
-            horizon=steps,
-            shape=dim * (dim + 1),
-            sensitivity=outer_product_sensitivity(1.0, budget.adjacency) + slack,
-            noise_multiplier=z / math.sqrt(self.stream_share),
-            adjacency=budget.adjacency,
-            participations=self.rounds_per_person or 1,
-            rng=self.rng,
-        )
-
-        # λ, the threshold 1/(γ²κR²), γ√κ, β
+        steps, m = max(1, len(self.schedule.ends)), self.rounds_per_person or 1
+        price = Price(self.mechanism, self.stream_share, steps, budget.adjacency, m)
+        z, slope = calibrate(price, budget), self.link.lipschitz(S)
+        self.sums = Designs(dim, slope / math.e, price, z, horizon=T, rng=self.rng)
+        self.calls = Calls(matching_loss(self.link, S, clip=self.clip), self.clip, price.calls(z), budget.adjacency)
         if parameters == "theory":
-            self._shift, self._threshold, self.gamma, self.beta = self._theory()
-            self._shift_H = self._shift
-            default_calls = 2 * (math.ceil(dim * math.log1p(T / (dim * self._shift)) / math.log(11 / 8)),)
+            self.levels = Levels.theory(self.link, S, high - low, budget, self.failure_probability, dim, T)
         else:
-            # E‖N‖ ≤ σ√(2d) for the noise N of V
-            self._shift = self.ridge + max(map(self.sums.noise_std, range(1, steps + 1))) * math.sqrt(2 * dim)
-            self._shift_H = self._W * self._shift
-            self._threshold = 0.5 / self._shift
-            self.gamma, self.beta = 2.0 / math.sqrt(self._threshold), self.exploration
-            default_calls = 4, math.ceil(2 * math.log2(T + 1))
-        most_o = default_calls[0] if exploration_calls is None else exploration_calls
-        most = default_calls[1] if policy_calls is None else policy_calls
+            self.levels = Levels.practical(self.ridge, self.sums.noise(), self.sums.W, self.exploration, dim, T)
+        most_o, most = self.levels.calls
+        most_o = most_o if exploration_calls is None else exploration_calls
+        most = most if policy_calls is None else policy_calls
         self.exploration_calls = integer("exploration_calls", most_o, at_least=1)
         self.policy_calls = integer("policy_calls", most, at_least=1)
 
-        self._objective = matching_loss(self.link, S, clip=self.clip)
-        # of the open batch: whole numbers, in units of 2^−digits (H of its largest weight W)
-        self.batch_V, self.batch_H = np.zeros((dim, dim)), np.zeros((dim, dim))
-        self.explored, self.others = Rows(dim + 1, bound=1.0), Rows(dim + 1, bound=1.0)  # (x, r)
-        zero, identity = np.zeros(dim), np.eye(dim)
-        shift, shift_H = self._shift, self._shift_H
-        self.public = Estimates(
-            *(zero, shift * identity, identity / shift, identity / math.sqrt(shift), 0),
-            *(zero, identity / shift_H, identity / math.sqrt(shift_H), 0),
-        )
+        self.record, self.rule = Record(self.link, self.sums.W), Rule(self.levels)
+        caps = self.exploration_calls, self.policy_calls
+        self.switches = Switches(self.calls, caps, self.levels, S, slope, self.ridge)
+        self.public = Estimates.nothing(dim, self.levels)
         # a gradient of all rounds, with the noise of the call that has the largest share
-        largest = (1.0 - _DECAY) / (1.0 - _DECAY ** min(self.policy_calls, self.exploration_calls))
-        noise = self._z / math.sqrt(largest) * self.clip * (2.0 if budget.adjacency == "replace" else 1.0)
-        warn_of_cold_start(clarity(dim, T, self.link.lipschitz(S), S, noise), dim, T, budget)
-        self.open_run(self._cost(z, steps))
+        noise = self.calls.z / math.sqrt(call_share(0, min(caps))) * self.calls.sensitivity
+        warn_of_cold_start(clarity(dim, T, slope, S, noise), dim, T, budget)
+        self.open_run(price(z))
 
     @property
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
 
-    def _cost(self, z: float, steps: int) -> Release:
-        """Of V and H together, and of all calls of the optimizer that costs most."""
-        streams, calls = z / math.sqrt(self.stream_share), z / math.sqrt(1.0 - self.stream_share)
-        adjacency = self.budget.adjacency
-        m = self.rounds_per_person or 1
-        optimizers = group(Gaussian(calls, adjacency=adjacency), m)
-        if self.mechanism == "tree":
-            tree = TreeAggregation(streams, steps, adjacency=adjacency)
-            return (tree if m == 1 else group(tree, m)) + optimizers
-        return Gaussian(streams, adjacency=adjacency) + optimizers
-
-    def _theory(self) -> tuple[float, float, float, float]:
-        """λ, 1/(γ²κR²), γ√κ and β of section J.1 with C = 1; R bounds rewards and self-concordance together."""
-        d, T, S, eps = self.dim, self.horizon or 1, self.theta_bound, self.budget.epsilon
-        R = max(1.0, self.link.self_concordance(S), self.reward_range[1] - self.reward_range[0])
-        kappa, kappa_star = self.link.kappa(S), self.link.kappa_star(S)
-        in_T, in_delta = math.log(T / self.failure_probability), math.log(1.0 / self.budget.delta)
-        size, joint = math.sqrt(d * in_T), d**0.25 * (in_T * in_delta) ** 0.5 * (d + in_T) ** 0.25
-        ridge = 1.25 * d * in_T
-        ridge += 100 * math.sqrt(d) * in_delta * math.log(T + 1) * (math.sqrt(in_T) + math.sqrt(d)) / (eps * kappa_star)
-        beta = R * size + R * S * joint / math.sqrt(eps * min(kappa_star, 1.0))
-        gamma = R**2 * S * (size + joint / math.sqrt(eps * kappa_star))
-        gamma += R**4 * S**4 * d * math.sqrt(kappa) * in_T * math.sqrt(in_delta) / eps
-        return ridge, 1.0 / (gamma**2 * kappa * R**2), gamma * math.sqrt(kappa), beta
-
-    # ---------------------------------------------------------------------------------------------- choose
-
-    def score(self, arms: Array) -> Array:
-        known = self.public
-        unknown = norms(arms, known.V_inverse)
-        if self._explores(float(unknown.max())):
-            return unknown
-        # keep x with UCB_o(x) ≥ max LCB_o, and play argmax xᵀθ_τ + β‖x‖_{H_τ⁻¹} of them
-        center, width = arms @ known.theta_o, self.gamma * unknown
-        kept = center + width >= (center - width).max()
-        return np.where(kept, arms @ known.theta + self.beta * norms(arms, known.H_inverse), -np.inf)
-
-    def _explores(self, unknown: float) -> bool:
-        """Criterion I, for the largest ‖x‖_{V⁻¹}."""
-        return self.releases == 0 or unknown**2 >= self._threshold
-
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
         # an arm that was chosen by criterion I is the one of largest norm
-        return (int(self._explores(float(norms(arm[None], self.public.V_inverse)[0]))),)
-
-    # ----------------------------------------------------------------------------------------------- learn
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        arm, (explores,) = pending.arm, pending.note
-        if explores:
-            self.explored.append([*arm, reward])
-            self.batch_V += np.rint((self._unit * arm)[:, None] * arm)
-        else:
-            self.others.append([*arm, reward])
-            # whatever a caller's link says, a weight lies in [0, W]
-            w = min(max(0.0, float(self.link.derivative(float(arm @ self.public.theta_o))) / math.e), self._W)
-            self.batch_H += np.rint((self._unit * w / self._W * arm)[:, None] * arm)
-
-    # --------------------------------------------------------------------------------------------- release
+        unknown = float(norms(arm[None], self.public.V_inverse)[0])
+        return (int(self.rule.explores(unknown, self.schedule.start(self.releases))),)
 
     def close_batch(self) -> Estimates:
-        """Close the batch: release V and H, and estimate anew where one of them has outgrown its last estimate."""
-        half = self.dim * (self.dim + 1) // 2
-        batch = np.concatenate([svec(self.batch_V), svec(self.batch_H)]) / self._unit
-        self.batch_V, self.batch_H = np.zeros_like(self.batch_V), np.zeros_like(self.batch_H)
-        noisy = self.sums.add(batch)
-        v, U = self._repaired(noisy[:half], self._shift, self.ridge)
-        known = replace(self.public, V=(U * v) @ U.T, V_inverse=(U / v) @ U.T)
-        if known.calls_o < self.exploration_calls and _outgrown(known.V, known.V_root):
-            # all that is public about the size of the exploration set and about its loss's curvature
-            rows = max(1, round(float(v.sum()) - self.dim * self._shift))
-            ball = LpBall(2, self.dim, self.theta_bound)
-            curvature = self.link.lipschitz(self.theta_bound) * float(v[-1])
-            theta_o = self._estimate(
-                self.explored, ball, known.theta_o, rows, curvature, known.calls_o, self.exploration_calls
-            )
-            known = replace(known, V_root=U / np.sqrt(v), theta_o=theta_o, calls_o=known.calls_o + 1)
-        h, U = self._repaired(noisy[half:] * self._W, self._shift_H, self._W * self.ridge)
-        if known.calls < self.policy_calls and _outgrown((U * h) @ U.T, known.H_root):  # criterion II: τ = t
-            both = EllipsoidBall(Ellipsoid(known.V, self.gamma, known.theta_o), self.theta_bound)
-            theta = self._estimate(
-                self.others, both, known.theta, self.decisions, math.e * float(h[-1]), known.calls, self.policy_calls
-            )
-            H_inverse, H_root = (U / h) @ U.T, U / np.sqrt(h)
-            known = replace(known, theta=theta, H_inverse=H_inverse, H_root=H_root, calls=known.calls + 1)
-        return known
+        return self.switches(self.public, self.sums, self.decisions, self.rng)
 
-    def _repaired(self, noisy: Array, shift: float, least: float) -> tuple[Array, Array]:
-        """Eigenvalues, at least ``least``, and eigenvectors of a noisy sum plus shift·I."""
-        eigenvalues, U = np.linalg.eigh(smat(noisy))
-        return np.maximum(eigenvalues + shift, least), U
-
-    def _estimate(
-        self, data: Rows, constraint: ConvexSet, start: Array, count: int, curvature: float, call: int, calls: int
-    ) -> Array:
-        """One call of an optimizer on the rows of one set, at its share of the optimizers' cost.
-
-        ``count`` is public, and so is ``curvature``, the estimated largest eigenvalue of the loss's Hessian (a sum over
-        rows), whose inverse is the length of a step.
-        """
-        share = _DECAY**call * (1.0 - _DECAY) / (1.0 - _DECAY**calls)
-        z = self._z / math.sqrt(share)
-        # the optimizer takes a budget: a point of this Gaussian's curve where δ is far from 0 and 1, a hair inside for
-        # the rounding
-        epsilon = max(1.0 / z, 0.5 / z**2)
-        budget = Budget((1.0 - 1e-9) * epsilon, delta_of(Gaussian(z), epsilon), adjacency=self.budget.adjacency)
-        sensitivity = self.clip * (2.0 if self.budget.adjacency == "replace" else 1.0)
-        noise = z * math.sqrt(_STEPS) * sensitivity / count
-        default_step = constraint.diameter() / math.sqrt(_STEPS * (self.clip**2 + self.dim * noise**2))
-        rows = data.array
-        from dpkit.optimize import noisy_gradient_descent
-
-        fit = noisy_gradient_descent(
-            self._objective,
-            rows[:, :-1],
-            rows[:, -1],
-            constraint=constraint,
-            budget=budget,
-            steps=_STEPS,
-            step_scale=count / curvature / default_step,
-            iterate="tail",
-            public_rows=count,
-            start=start if constraint.contains(start) else None,
-            rng=self.rng,
-        )
-        return np.asarray(fit.x)
-
-
-def _outgrown(matrix: Array, root: Array) -> bool:
-    """Whether A ⋠ 2·A_0, for ``root``ᵀA_0 ``root`` = I."""
-    return bool(np.linalg.eigvalsh(root.T @ matrix @ root)[-1] > 2.0)
+    def resume(self, saved: Any) -> None:
+        super().resume(older(saved))

@@ -15,11 +15,9 @@ most of θ's error, and it is what has to be explored against. The first rounds 
 
 Randomizers
 -----------
-* ``"sphere"``: the ℓ₂ mechanism of Duchi, Jordan & Wainwright (2018), "Minimax Optimal Procedures for Locally Private
-  Estimation", section 4.2.3. A record v of length at most ϱ becomes ±ϱv/‖v‖, + with probability ½ + ‖v‖/(2ϱ); the
-  message is uniform on the half of a sphere around it with probability e^ε/(1 + e^ε), else on the other half. The
-  sphere's radius makes it unbiased. Pure ε-DP: given the sign, a message's density has one of two values whatever v is.
-* ``"gaussian"``: the record plus Gaussian noise, calibrated to its joint L2 sensitivity.
+* ``"sphere"``: that of Duchi, Jordan & Wainwright (2018), pure ε-DP;
+* ``"gaussian"``: the record plus Gaussian noise, calibrated to its joint L2 sensitivity
+  (:mod:`dpkit.moments.local` has both).
 
 By default the one with less variance, which is a public choice: the sphere at small ε, the Gaussian at large.
 
@@ -51,25 +49,26 @@ Cost per round: O(Kd²) to select, O(d²) to update, O(d³) at each refit; memor
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
-from accounting import Budget, Gaussian, PureDP, Release, calibrate
+from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.durability.state import renamed
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.records import GLMRecord
-from dpkit.geometry import pair_sensitivity, smat
-from dpkit.mechanisms import GaussianMechanism
+from dpbandits.private.parts.ridge import lifted
 from dpkit.models.ellipsoid import ball_constrained_minimizer, norms
 from dpkit.models.links import Link, get_link
-from dpkit.moments.pairs import pair_scales
+from dpkit.moments.local import PairMessages
+from dpkit.moments.pairs import NoisyPair
 
 __all__ = ["LDPGLM"]
 
@@ -80,6 +79,45 @@ class Estimate:
 
     theta: Array
     uncertainty: Array
+
+
+@dataclass(frozen=True)
+class Record:
+    """(x, w, g) on the device, at the θ in force."""
+
+    tangent: GLMRecord
+
+    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float]:
+        x = pending.arm
+        return x, *self.tangent.weigh(float(x @ public.theta), reward)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """argmax xᵀθ + β√(xᵀH⁻¹(H + n·s²I)H⁻¹x)."""
+
+    exploration: float
+
+    def __call__(self, public: Estimate, arms: Array, since: int) -> Array | Law:
+        if since == 0:
+            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
+            return Perturbed(arms)
+        return arms @ public.theta + self.exploration * norms(arms, public.uncertainty)
+
+
+@dataclass(frozen=True)
+class Refit:
+    """θ fitted to the messages so far: post-processing of what the server has anyway."""
+
+    ridge: float
+    theta_bound: float
+
+    def __call__(self, last: Estimate, sums: NoisyPair, ends: Sequence[int]) -> Estimate:
+        noise_H, noise_b = sums.noise
+        eigenvalues, U = np.linalg.eigh(sums.H)
+        eigenvalues = lifted(eigenvalues, noise_H, self.ridge, left=0.5)
+        theta = ball_constrained_minimizer(eigenvalues, U, sums.b, self.theta_bound)
+        return Estimate(theta, (U * (1.0 / eigenvalues + (noise_b / eigenvalues) ** 2)) @ U.T)
 
 
 class LDPGLM(PrivatePolicy[Estimate]):
@@ -134,7 +172,6 @@ class LDPGLM(PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["local"]] = "local"
-    secret = ("sums", "messages")
     prices_persons = True
 
     def __init__(
@@ -158,8 +195,6 @@ class LDPGLM(PrivatePolicy[Estimate]):
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         low, high = finite_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        if randomizer not in (None, "sphere", "gaussian"):
-            raise ValueError(f"randomizer must be 'sphere' or 'gaussian', got randomizer={randomizer!r}")
         T = integer("horizon", horizon, at_least=1)
         self.first_batch = first_length(first_batch, max(4 * dim, T // 100), T)
         self.growth = growth
@@ -167,103 +202,37 @@ class LDPGLM(PrivatePolicy[Estimate]):
         self.gradient_share = fraction("gradient_share", gradient_share)
         centre = float(self.link.mean(0.0))
         default = max(abs(low - centre), abs(high - centre))
-        self._record = GLMRecord.of(self.link, S, (low, high), default if clip is None else clip)
-        self.clip = self._record.B
+        tangent = GLMRecord.of(self.link, S, (low, high), default if clip is None else clip)
+        self.clip = tangent.B
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
 
-        self._a, self._c = pair_scales(self._record.W, self.clip, self.gradient_share)
-        self._longest = math.hypot(self._a * self._record.W, self._c * self.clip)
-        # positions and factors of a half-vector, which ``svec`` would find anew in every round
-        rows, columns = np.triu_indices(dim, 1)
-        self._rows = np.concatenate([np.arange(dim), rows])
-        self._columns = np.concatenate([np.arange(dim), columns])
-        self._isometry = np.where(self._rows == self._columns, 1.0, math.sqrt(2.0))
-        size = len(self._rows) + dim
-
-        # either randomizer at this budget, and the standard deviation of its noise in one coordinate (the sphere's is
-        # at most its root mean square)
-        m = self.rounds_per_person or 1  # messages of one person
-        z = calibrate(lambda z: m * Gaussian(z, adjacency=budget.adjacency), budget)
-        gaussian = z * pair_sensitivity(self._a, self._record.W, self._c, self.clip, budget.adjacency)
-        # beyond e^−30 the chance of the other half sphere nears the resolution of a random number, and would be lost
-        pure = min(30.0, 1.0 / calibrate(lambda z: m * PureDP(1.0 / z, adjacency=budget.adjacency), budget))
-        self._radius = self._longest * _sphere_radius(size, pure)
-        sphere = self._radius / math.sqrt(size)
-        self.randomizer = randomizer or ("sphere" if sphere < gaussian else "gaussian")
-        self._mechanism = GaussianMechanism(
-            noise_multiplier=z, sensitivity=gaussian / z, adjacency=budget.adjacency, rng=self.rng
+        self.record = Record(tangent)
+        self.sums = PairMessages(
+            dim,
+            tangent.W,
+            self.clip,
+            self.gradient_share,
+            budget=budget,
+            rng=self.rng,
+            records=self.rounds_per_person,
+            randomizer=randomizer,
         )
-        self._away = 1.0 / (1.0 + math.exp(pure))
-        self._noise = sphere if self.randomizer == "sphere" else gaussian
-        cost: Release = PureDP(pure, adjacency=budget.adjacency)
-        if self.randomizer == "gaussian":
-            cost = Gaussian(z, adjacency=budget.adjacency)
-        cost = m * cost
-        self.sums = np.zeros(size)  # of messages
-        self.messages = 0
+        self.randomizer = self.sums.randomizer
+        self.rule = Rule(self.exploration)
+        self.refit = Refit(self.ridge, S)
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)
-        self.open_run(cost)
+        self.open_run(self.sums.cost)
 
     @property
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
 
-    # ---------------------------------------------------------------------------------------------- choose
-
-    def score(self, arms: Array) -> Array | Law:
-        if self.releases == 0:
-            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return Perturbed(arms)
-        return arms @ self.public.theta + self.exploration * norms(arms, self.public.uncertainty)
-
-    # ----------------------------------------------------------------------------------------------- learn
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        # on the device
-        arm = pending.arm
-        w, g = self._record.weigh(float(arm @ self.public.theta), reward)
-        moments = (self._a * w) * self._isometry * arm[self._rows] * arm[self._columns]  # a·svec(w·x xᵀ)
-        message = self._randomize(np.concatenate([moments, (self._c * g) * arm]))
-        # on the server
-        self.sums += message
-        self.messages += 1
-
-    def _randomize(self, record: Array) -> Array:
-        """One message: all that leaves a device."""
-        if self.randomizer == "gaussian":
-            return np.asarray(self._mechanism.release(record))
-        draws = self.rng.standard_normal(len(record) + 2)  # one draw is faster than two
-        noise, normals = draws[:-2], draws[-2:]
-        length = math.sqrt(record @ record)
-        toward_record, away = (0.5 * math.erfc(-float(z) * math.sqrt(0.5)) for z in normals)  # uniform
-        # + or − the record's direction (any direction does for the null record: either sign is then as likely)
-        side = 1.0 if toward_record < 0.5 + 0.5 * min(1.0, length / self._longest) else -1.0
-        along = float(noise @ record) if length > 0 else float(noise[0])
-        scale = self._radius / math.sqrt(noise @ noise)
-        return np.asarray(noise * (scale if (along * side > 0) == (away >= self._away) else -scale))
-
-    # --------------------------------------------------------------------------------------------- release
-
-    def close_batch(self) -> Estimate:
-        """Fit θ to the messages so far: post-processing of what the server has anyway."""
-        d, D = self.dim, self.dim * (self.dim + 1) // 2
-        H, b = smat(self.sums[:D] / self._a), self.sums[D:] / self._c
-        # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H is seldom indefinite
-        spread = math.sqrt(self.messages) * self._noise
-        level = spread / self._a * math.sqrt(2 * d)
-        eigenvalues, U = np.linalg.eigh(H)
-        eigenvalues = np.maximum(eigenvalues + self.ridge + level, self.ridge + 0.5 * level)
-        theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
-        return Estimate(theta, (U * (1.0 / eigenvalues + (spread / self._c / eigenvalues) ** 2)) @ U.T)
-
-
-def _sphere_radius(size: int, epsilon: float) -> float:
-    """The radius B at which the sphere's message is unbiased for unit vectors of that size (Duchi et al. 2018, (26)).
-
-    The half sphere around u has mean u·B·c with c = Γ(size/2)/(√π·Γ((size + 1)/2)), and the two halves' probabilities
-    differ by tanh(ε/2).
-    """
-    log_c = math.lgamma(size / 2) - math.lgamma((size + 1) / 2) - 0.5 * math.log(math.pi)
-    return math.exp(-log_c) / math.tanh(epsilon / 2)
+    def resume(self, saved: Any) -> None:
+        names = ("sums", "messages")
+        saved = renamed(saved, names)
+        if isinstance(saved, Mapping) and "messages" in saved:  # older states have both beside the public half
+            rest = {name: value for name, value in saved.items() if name not in names}
+            saved = {**rest, "sums": {name: saved[name] for name in names}}
+        super().resume(saved)

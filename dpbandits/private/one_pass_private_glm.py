@@ -173,6 +173,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["joint"]] = "joint"
     choices_read = ("theta", "root")
     prices_persons = True
+    warned = False
 
     def __init__(
         self,
@@ -217,7 +218,6 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         self.clip, W = secant.B, secant.W
         share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
         self.gradient_share = fraction("gradient_share", share)
-        self._warned = False
         self.metric = choice("metric", metric, "learned", "plain")
         self._features = FeatureGroups.of(groups, self.dim)
         self.groups = self._features.sets
@@ -270,6 +270,4 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
 
     def prepare(self, arms: Array) -> None:
         super().prepare(arms)
-        if self.public.misfit and not self._warned:
-            self._warned = True
-            warn_of_misfit(self.public.misfit, self.base_rate)
+        warn_of_misfit(self)

@@ -41,6 +41,7 @@ public; Shariff & Sheffet (2018) for joint privacy by noisy sums; Dvijotham et a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
 
@@ -55,7 +56,7 @@ from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpkit.models.ellipsoid import ball_constrained_minimizer
-from dpkit.moments.pairs import PairSums
+from dpkit.moments.pairs import NoisyPair, PairSums
 
 __all__ = ["PrivateHvtUCB"]
 
@@ -68,6 +69,45 @@ class Estimate:
     root: Array
     H: Array
     anchor: Array
+
+
+@dataclass(frozen=True)
+class Record:
+    """(x, w, clip(z, ±τ)/τ) with z = r − c₀ − xᵀθ̂ and w = 1 if |z| ≤ τ, else 0: in units of τ, |g| ≤ 1."""
+
+    base_rate: float
+    clip: float
+
+    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float]:
+        z = (reward - self.base_rate - float(pending.arm @ public.theta)) / self.clip
+        return pending.arm, float(abs(z) <= 1.0), min(max(z, -1.0), 1.0)
+
+
+def rule(public: Estimate, arms: Array, since: int) -> Law:
+    """argmax xᵀθ̃; before the first release a random direction takes informative (long) arms and looks everywhere."""
+    return Perturbed(arms, public.theta, public.root) if since else Perturbed(arms)
+
+
+@dataclass(frozen=True)
+class Refit:
+    """θ̂_{k+1}, and how widely to draw around it: all of it is post-processing of the released running sums."""
+
+    clip: float
+    theta_bound: float
+    ridge: float
+    noise_scale: float
+    exploration: float
+
+    def __call__(self, last: Estimate, released: NoisyPair, ends: Sequence[int]) -> Estimate:
+        H, G, (noise_H, noise_g) = released.H, self.clip * released.b, released.noise
+        anchor = last.anchor + (H - last.H) @ last.theta
+        # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
+        eigenvalues, U = np.linalg.eigh(H)
+        eigenvalues = np.maximum(eigenvalues + self.ridge + noise_H * math.sqrt(2 * len(G)), self.ridge)
+        theta = ball_constrained_minimizer(eigenvalues, U, anchor + G, self.theta_bound)
+        # β(ν²H̃⁻¹ + σ²H̃⁻²)^{1/2}: the errors by the rewards' noise and by the gradients'
+        deviations = np.sqrt(self.noise_scale**2 * eigenvalues + (noise_g * self.clip) ** 2) / eigenvalues
+        return Estimate(theta, (U * (self.exploration * deviations)) @ U.T, H, anchor)
 
 
 class PrivateHvtUCB(PrivatePolicy[Estimate]):
@@ -164,12 +204,11 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
 
         # of (w·x xᵀ, (g/τ)·x): τ may depend on the noise
         releases = len(self.schedule.ends)
-        share = self.gradient_share
         self.sums = PairSums(
             self.dim,
             1.0,
             1.0,
-            share,
+            self.gradient_share,
             budget=budget,
             releases=releases,
             horizon=T,
@@ -183,6 +222,8 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
         else:
             s = self.sums.noise(max(1, releases))[1]
             self.clip = self.noise_scale * (self.tail * T / (s * math.sqrt(self.dim))) ** (1.0 / (1.0 + self.tail))
+        self.record, self.rule = Record(self.base_rate, self.clip), rule
+        self.refit = Refit(self.clip, self.theta_bound, self.ridge, self.noise_scale, self.exploration)
         square = np.zeros((self.dim, self.dim))
         self.public = Estimate(np.zeros(self.dim), square, square, np.zeros(self.dim))
         self.open_run(self.sums.cost)
@@ -191,32 +232,3 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
-
-    # ---------------------------------------------------------------------------------------------- choose
-
-    def score(self, arms: Array) -> Law:
-        if self.releases == 0:
-            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return Perturbed(arms)
-        return Perturbed(arms, self.public.theta, self.public.root)
-
-    # ----------------------------------------------------------------------------------------------- learn
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        z = (reward - self.base_rate - float(pending.arm @ self.public.theta)) / self.clip
-        self.sums.add(pending.arm, float(abs(z) <= 1.0), min(max(z, -1.0), 1.0))
-
-    # --------------------------------------------------------------------------------------------- release
-
-    def close_batch(self) -> Estimate:
-        """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
-        released, last = self.sums.release(), self.public
-        H, G, (noise_H, noise_g) = released.H, self.clip * released.b, released.noise
-        anchor = last.anchor + (H - last.H) @ last.theta
-        # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
-        eigenvalues, U = np.linalg.eigh(H)
-        eigenvalues = np.maximum(eigenvalues + self.ridge + noise_H * math.sqrt(2 * self.dim), self.ridge)
-        theta = ball_constrained_minimizer(eigenvalues, U, anchor + G, self.theta_bound)
-        # β(ν²H̃⁻¹ + σ²H̃⁻²)^{1/2}: the errors by the rewards' noise and by the gradients'
-        deviations = np.sqrt(self.noise_scale**2 * eigenvalues + (noise_g * self.clip) ** 2) / eigenvalues
-        return Estimate(theta, (U * (self.exploration * deviations)) @ U.T, H, anchor)

@@ -38,42 +38,30 @@ rounds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar, Literal, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accounting import ApproxDP, Budget, Gaussian, Ledger, Release, calibrate, delta
+from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, positive
-from accounting.notions.conversions import gdp_epsilon
-from dpbandits.policy.choices import Law, Shares
+from dpbandits.policy.choices import Shares
 from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.protocol import Pending
+from dpbandits.private.parts.batch_plans import numeric_plan, paper_lengths, paper_plan
 from dpbandits.private.parts.design import g_optimal_design
-from dpkit.geometry import LpBall, outer_product_sensitivity, smat, svec
+from dpbandits.private.parts.half_widths import HalfWidths, surviving
+from dpbandits.private.parts.held_rows import HeldRows
 from dpkit.models.ellipsoid import norms
-from dpkit.models.likelihood import Rows
 from dpkit.models.links import Link, get_link
 from dpkit.models.losses import matching_loss
-from dpkit.moments.shuffled import batch_protocol, max_cost
-from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum
-from dpkit.shuffle.vector_sum import check_delta
+from dpkit.moments.shuffled import max_cost
 
 __all__ = ["ShuffleGLM"]
-
-# rounds of gradient descent in a batch, at most: noise does not fall with more, and the start is forgotten by then
-_ITERATIONS = 50
-# the matrix sum; budget, rounds and cost of the descent (None: the budget); and the cost of both
-_Plan = tuple[SumProtocol, tuple[Budget, int, Release | None], Release]
-# the δ at which parts of a budget are stated; only the whole is a guarantee
-_PART_DELTA = 1e-6
 
 
 @dataclass(frozen=True)
@@ -82,6 +70,48 @@ class Estimates:
 
     thetas: Array
     shapes: Array
+
+
+@dataclass(frozen=True)
+class Design:
+    """The three steps of a user.
+
+    Attributes
+    ----------
+    link : Link
+    ends : sequence of int
+        Of the batches.
+    bound : float
+        W, that of the weights of x xᵀ.
+    beta : (float, float), optional
+        2S and R of the theory's β(x); in practice β(x) = 1.
+    """
+
+    link: Link
+    ends: Sequence[int]
+    bound: float
+    beta: tuple[float, float] | None
+
+    def __call__(self, public: Estimates, arms: Array, since: int) -> Shares:
+        past, shares = sum(end <= since for end in self.ends), np.zeros(len(arms))
+        alive = surviving(arms, public.thetas[:past], public.shapes[:past])
+        if len(alive) == 1:
+            shares[alive] = 1.0
+        else:
+            scaled = np.sqrt(self.weights(public, arms[alive], since))[:, None] * arms[alive]
+            shares[alive] = g_optimal_design(scaled, tolerance=1.0)
+        return Shares(shares)
+
+    def weights(self, public: Estimates, X: Array, since: int) -> Array:
+        """μ̇(xᵀθ_1)/β(x) of every row; 1 in the first batch."""
+        if since == 0:
+            return np.ones(len(X))
+        weights = np.asarray(self.link.derivative(X @ public.thetas[0]))
+        if self.beta is not None:
+            reach, R = self.beta
+            weights = weights * np.exp(-R * np.minimum(reach, norms(X, public.shapes[0])))
+        # NaN, which a caller's link may give, counts for nothing
+        return np.where(weights > 0.0, np.minimum(weights, self.bound), 0.0)
 
 
 class ShuffleGLM(PrivatePolicy[Estimates]):
@@ -168,24 +198,30 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
         self.failure_probability = fraction("failure_probability", failure_probability)
 
         # R: of self-concordance, and of rewards, as the paper uses one letter for both
-        self._R = max(1.0, self.link.self_concordance(S), abs(low), abs(high))
-        self._W = self.link.lipschitz(S)
+        R, W = max(1.0, self.link.self_concordance(S), abs(low), abs(high)), self.link.lipschitz(S)
         z = np.linspace(-S, S, 2001)
-        self._L = max(float(np.abs(self.link.mean(z) - r).max()) for r in (low, high))
+        L = max(float(np.abs(self.link.mean(z) - r).max()) for r in (low, high))
         self.batches = None if batches is None else [integer("batches", n, at_least=1) for n in batches]
         if self.batches is None and self.parameters == "practical":
             self.schedule = Schedule.batches(T, min(32 * dim, -(-T // 20)), 2.0)
         else:
-            lengths = self._paper_lengths(T) if self.batches is None else self.batches
+            lengths = self.batches
+            if lengths is None:
+                lengths = paper_lengths(dim, T, self.link, S, R, self.failure_probability, budget)
             self.schedule = Schedule(tuple(int(end) for end in np.cumsum(lengths) if end < T))
-        ends = self.schedule.ends
-        plans = [self._plan(end - start, k) for k, (start, end) in enumerate(pairwise([0, *ends]))]
-        self._matrices = [matrix for matrix, _, _ in plans]
-        self._fits = [descent for _, descent, _ in plans]
-        self._objective = matching_loss(self.link, S, clip=self._L)
-        self.rows = Rows(dim + 1, bound=1.0)  # x and r of the open batch, which users hold until it ends
+        ends, m = self.schedule.ends, self.rounds_per_person or 1
+        spans = [(end - start, W if start else 1.0) for start, end in pairwise([0, *ends])]
+        if analysis == "paper":
+            plans = [paper_plan(dim, users, weight, budget) for users, weight in spans]
+        else:
+            share = self.matrix_share
+            plans = [numeric_plan(dim, users, weight, L, budget, share, m) for users, weight in spans]
+        self.rows = HeldRows(dim, plans, matching_loss(self.link, S, clip=L), S, W, analysis, self.rng)
+        self.rule = self.design = Design(self.link, ends, W, (2.0 * S, R) if self.parameters == "theory" else None)
+        known = self.parameters, self.link, S, R, self.reward_range
+        self.half_widths = HalfWidths(*known, self.exploration, self.failure_probability, T, len(ends))
         self.public = Estimates(np.zeros((len(ends), dim)), np.zeros((len(ends), dim, dim)))
-        self.open_run((self.rounds_per_person or 1) * max_cost(total for _, _, total in plans))
+        self.open_run(m * max_cost(plan.total for plan in plans))
 
     @property
     def thetas(self) -> Array:
@@ -197,164 +233,13 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
         """Q_k of the batches so far, with half-width √(xᵀQ_k x)."""
         return self.public.shapes[: self.releases]
 
-    # ------------------------------------------------------------------------------------- schedule and budget
-
-    def _paper_lengths(self, T: int) -> list[int]:
-        """B_1, B_2, … of Equations (6) and (7), with γ of Equations (20)–(22) and constants of 1."""
-        d, S, R = self.dim, self.theta_bound, self._R
-        epsilon, log_delta = self.budget.epsilon, math.log(self.dim**2 / self.budget.delta)
-        M = max(2, math.floor(math.log2(max(2.0, math.log2(max(2, T))))))
-        alpha = T ** (1.0 / (2.0 * (1.0 - 2.0 ** (1 - M))))
-        sigma = R * log_delta * self._W / epsilon
-        spread = math.sqrt(math.log(2 * d * M * T / self.failure_probability))
-        lam = 20.0 * d * R * math.log(max(2, T)) + sigma * (2.0 * spread + 4.0 * math.sqrt(d))
-        nu = R * S**2 / epsilon * math.sqrt(d * math.log(T * d / self.budget.delta) ** 3)
-        gamma = R * S * math.sqrt(lam) + math.sqrt(4.0 * R * S * nu)
-        kappa = self.link.kappa(S)
-        first = (math.sqrt(kappa) * math.exp(3.0 * S) * d**2 * gamma**2 * alpha / S) ** (2.0 / 3.0)
-        lengths = [min(float(T), first), alpha]
-        while len(lengths) < M:
-            lengths.append(alpha * math.sqrt(lengths[-1]))
-        return [math.ceil(length) for length in lengths]
-
-    def _plan(self, users: int, batch: int) -> _Plan:
-        """What a batch of so many users releases, and at which cost."""
-        d, budget, weight = self.dim, self.budget, 1.0 if batch == 0 else self._W
-        if self.analysis == "paper":
-            half = Budget(budget.epsilon / 2, budget.delta / 2, adjacency=budget.adjacency)
-            matrix = VectorSum(d * (d + 1) // 2, users, weight, budget=half, analysis="paper").protocol
-            part = ApproxDP(half.epsilon, half.delta, adjacency=budget.adjacency)
-            return matrix, (half, 4 * _ITERATIONS, None), 2 * part
-        return _numeric_plan(d, users, weight, self._L, budget, self.matrix_share, self.rounds_per_person or 1)
-
-    # ---------------------------------------------------------------------------------------------- choose
-
-    def score(self, arms: Array) -> Law:
-        alive = self._alive(arms)
-        shares = np.zeros(len(arms))
-        if len(alive) == 1:
-            shares[alive] = 1.0
-            return Shares(shares)
-        design = g_optimal_design(np.sqrt(self._weights(arms[alive]))[:, None] * arms[alive], tolerance=1.0)
-        shares[alive] = design
-        return Shares(shares)
-
-    def _alive(self, arms: Array) -> NDArray[np.int64]:
-        """Indices of the arms that no batch so far has ruled out, each batch among those that the earlier ones left."""
-        centre = self.thetas @ arms.T
-        half = np.sqrt(np.maximum(np.einsum("kij,ij->ki", arms @ self.shapes, arms), 0.0))
-        low, high = centre - half, centre + half
-        alive = np.arange(len(arms))
-        while True:  # all batches at once, and once more after those that rule out an arm
-            kept = high[:, alive] >= low[:, alive].max(axis=1, keepdims=True)
-            drops = np.flatnonzero(~kept.all(axis=1))
-            if not len(drops):
-                return alive
-            first = int(drops[0])
-            alive, low, high = alive[kept[first]], low[first + 1 :], high[first + 1 :]
-
-    def _weights(self, X: Array) -> Array:
-        """μ̇(xᵀθ_1)/β(x) of every row; 1 in the first batch."""
-        if self.releases == 0:
-            return np.ones(len(X))
-        weights = np.asarray(self.link.derivative(X @ self.thetas[0]))
-        if self.parameters == "theory":
-            weights = weights * np.exp(-self._R * np.minimum(2.0 * self.theta_bound, norms(X, self.shapes[0])))
-        # NaN, which a caller's link may give, counts for nothing
-        return np.where(weights > 0.0, np.minimum(weights, self._W), 0.0)
-
-    # ----------------------------------------------------------------------------------------------- learn
-
     def learn(self, pending: Pending, reward: float) -> None:
-        self.rows.append([*pending.arm, reward])
-
-    # --------------------------------------------------------------------------------------------- release
+        self.rows.add(pending.arm, reward)
 
     def close_batch(self) -> Estimates:
-        """Sum the matrix and fit θ_k; what is computed from both is post-processing."""
-        k, d = self.releases, self.dim
-        protocol = self._matrices[k]
-        rows = np.zeros((protocol.users, d + 1))  # users without a reward send zeros
-        rows[: self.rows.count] = self.rows.array
-        self.rows = Rows(d + 1, bound=1.0)
-        X, r = rows[:, :d], rows[:, d]
-        weights = self._weights(X)
-        tally = Randomizer(protocol, rng=self.rng).tally(weights[:, None] * svec(X[:, :, None] * X[:, None, :]))
-        matrix = smat(Analyzer(protocol).decode(Shuffler(protocol, rng=self.rng).shuffle_tallies(tally)))
-        budget, rounds, cost = self._fits[k]
-        from dpkit.optimize import shuffle_gradient_descent
-
-        fit = shuffle_gradient_descent(
-            self._objective,
-            X,
-            r,
-            constraint=LpBall(2, d, self.theta_bound),
-            budget=budget,
-            schedule=self.analysis,
-            max_iterations=rounds,
-            smoothness=self._W,
-            rng=self.rng,
-            # refuses to draw anything but what was priced when the policy was made
-            ledger=None if cost is None else Ledger(budget, plan=cost),
-        )
-        thetas, shapes = self.public.thetas.copy(), self.public.shapes.copy()
-        thetas[k] = fit.x
-        shapes[k] = self._shape(k, matrix, fit.noise_std * protocol.users, fit.nit, fit.step_size)
+        k, last = self.releases, self.public
+        fit = self.rows.release(k, lambda X: self.design.weights(last, X, self.schedule.start(k)))
+        # all that follows is post-processing
+        thetas, shapes = last.thetas.copy(), last.shapes.copy()
+        thetas[k], shapes[k] = fit.theta, self.half_widths(fit, first=k == 0)
         return Estimates(thetas, shapes)
-
-    def _shape(self, k: int, matrix: Array, gradient_noise: float, rounds: int, step: float) -> Array:
-        """Q_k, for ``gradient_noise`` the standard deviation of the noise in a coordinate of a sum of gradients."""
-        d, S, R = self.dim, self.theta_bound, self._R
-        users = self._matrices[k].users
-        sigma = self._matrices[k].noise_std(users)
-        eigenvalues, U = np.linalg.eigh(matrix)
-        low, high = self.reward_range
-        if self.parameters == "practical":
-            eigenvalues = np.maximum(eigenvalues + 1.0 + sigma * math.sqrt(2 * d), 1.0)
-            if k == 0:  # V has no μ̇ in it: its mean over [−S, S]
-                eigenvalues *= float(self.link.mean(S) - self.link.mean(-S)) / (2.0 * S)
-            # the mean over the last half of the iterates sees the noise of so many rounds
-            noise = gradient_noise**2 * 2.0 / rounds
-            chance = 0.25 * (high - low) ** 2 / self._W
-            axes = self.exploration**2 * (chance / eigenvalues + noise / eigenvalues**2)
-        else:
-            log_T = math.log(self.horizon or 1)
-            spread = math.sqrt(
-                math.log(2 * d * len(self.schedule.ends) * (self.horizon or 1) / self.failure_probability)
-            )
-            reach = sigma * (4.0 * math.sqrt(d) + 2.0 * spread)
-            lam = 20.0 * d * R * max(1.0, log_T) + reach  # so that λ_min is what the lemma asks for
-            lam_min, lam_max = lam - reach, lam + reach
-            # of the descent, and of the ridge that it leaves out
-            per_user = (2.0 * S) ** 2 / (step * rounds) + 0.5 * step * d * (gradient_noise / users) ** 2
-            nu = users * per_user + 0.5 * lam_max * S**2
-            chance = math.sqrt(log_T + d) + R * (log_T + d) / math.sqrt(lam_min)
-            gamma = 24.0 * R * S * chance + 2.0 * S * math.sqrt(lam_max) + math.sqrt(4.0 * R * S * nu)
-            eigenvalues = np.maximum(eigenvalues + lam, lam_min)
-            axes = gamma**2 / eigenvalues * (self.link.kappa(S) if k == 0 else 1.0)
-        return np.asarray((U * axes) @ U.T)
-
-
-@lru_cache(maxsize=256)  # the same batches come again in every run of a simulation
-def _numeric_plan(
-    d: int, users: int, weight: float, L: float, budget: Budget, matrix_share: float, batches: int
-) -> _Plan:
-    """Matrix and descent, composed, at a cost of which so many are just within the budget."""
-    check_delta(batches * (d * (d + 1) // 2 + _ITERATIONS * d), budget)
-    mu = 1.0 / calibrate(lambda z: batches * Gaussian(z), budget)
-    while True:
-        for_matrix, for_fit = (
-            Budget(gdp_epsilon(mu * math.sqrt(share), _PART_DELTA), _PART_DELTA, adjacency=budget.adjacency)
-            for share in (matrix_share, 1.0 - matrix_share)
-        )
-        # so many that the schedule of the descent takes them all
-        z = calibrate(Gaussian, for_fit)
-        rounds = min(_ITERATIONS, max(1, math.ceil(users**2 / (4.0 * d * z**2))))
-        apart = outer_product_sensitivity(weight, budget.adjacency)
-        matrix = batch_protocol(d * (d + 1) // 2, users, weight, apart, for_matrix)
-        descent = rounds * VectorSum(d, users, L, budget=for_fit, rounds=rounds).cost
-        total = matrix.cost + descent
-        # binomial noise costs a little more than the Gaussian noise of this μ
-        if delta(batches * total, budget.epsilon) <= budget.delta:
-            return matrix, (for_fit, rounds, descent), total
-        mu *= 0.998

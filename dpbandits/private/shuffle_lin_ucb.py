@@ -34,8 +34,9 @@ coordinates; O(d³) per batch; memory O(d²).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
@@ -47,8 +48,9 @@ from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
+from dpbandits.private.parts.ridge import lifted, surely_lifted, theory_width
 from dpkit.models.ellipsoid import norms
-from dpkit.moments.shuffled import PairBatches
+from dpkit.moments.shuffled_pairs import NoisyBatch, PairBatches
 
 __all__ = ["ShuffleLinUCB"]
 
@@ -62,6 +64,45 @@ class Estimate:
     H: Array
     b: Array
     noise: float
+
+
+def rule(public: Estimate, arms: Array, since: int) -> Array | Law:
+    """Argmax of xᵀθ + β_m‖x‖_Q."""
+    if since == 0:
+        # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
+        return Perturbed(arms)
+    return arms @ public.theta + norms(arms, public.shape)
+
+
+@dataclass(frozen=True)
+class Refit:
+    """The ridge fit of all batches, and its width by the practical parameters or the theory's."""
+
+    parameters: Parameters
+    exploration: float
+    failure_probability: float
+    theta_bound: float
+    reward_range: tuple[float, float]
+
+    def __call__(self, last: Estimate, sums: NoisyBatch, ends: Sequence[int]) -> Estimate:
+        H, b, noise, (a, c) = last.H + sums.H, last.b + sums.b, last.noise + sums.std**2, sums.scales
+        d, m, spread = len(b), len(ends), 0.5 * (self.reward_range[1] - self.reward_range[0])
+        sigma, sigma_b = math.sqrt(noise) / a, math.sqrt(noise) / c
+        eigenvalues, U = np.linalg.eigh(H)
+        if self.parameters == "practical":
+            eigenvalues = lifted(eigenvalues, sigma)
+            axes = self.exploration**2 * (spread**2 / eigenvalues + (sigma_b / eigenvalues) ** 2)
+        else:
+            # xᵀNx is σ-sub-Gaussian for every unit x, uᵀn is σ′-sub-Gaussian; nets of 9^d and 5^d points cover
+            # the sphere
+            failure = math.log(8.0 * m * m / self.failure_probability)
+            half = max(2.0 * sigma * math.sqrt(2.0 * (d * math.log(9.0) + failure)), 0.5)
+            gamma = 2.0 * sigma_b * math.sqrt(2.0 * (d * math.log(5.0) + failure))
+            growth = d * math.log(1.0 + ends[-1] / (d * half))
+            beta = theory_width(spread, 3.0 / self.failure_probability, growth, self.theta_bound, half, gamma)
+            eigenvalues = surely_lifted(eigenvalues, half)
+            axes = beta**2 / eigenvalues
+        return Estimate(U @ ((U.T @ b) / eigenvalues), (U * axes) @ U.T, H, b, noise)
 
 
 class ShuffleLinUCB(PrivatePolicy[Estimate]):
@@ -150,10 +191,20 @@ class ShuffleLinUCB(PrivatePolicy[Estimate]):
         self.exploration = nonnegative("exploration", exploration)
         self.failure_probability = fraction("failure_probability", failure_probability)
 
-        bound, ends = max(high - self.base_rate, self.base_rate - low), self.schedule.ends
-        records = self.rounds_per_person
-        more: dict[str, Any] = {"records": records, "least": 1.0}
-        self.sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng, **more)
+        self.sums = PairBatches(
+            self.schedule.ends,
+            dim,
+            1.0,
+            max(high - self.base_rate, self.base_rate - low),
+            self.reward_share,
+            budget=budget,
+            rng=self.rng,
+            records=self.rounds_per_person,
+            least=1.0,
+        )
+        self.rule = rule
+        known = self.parameters, self.exploration, self.failure_probability, self.theta_bound, self.reward_range
+        self.refit = Refit(*known)
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), zero, zero, np.zeros(dim), 0.0)
         self.open_run(self.sums.cost)
@@ -163,42 +214,6 @@ class ShuffleLinUCB(PrivatePolicy[Estimate]):
         """θ as released."""
         return self.public.theta
 
-    # ---------------------------------------------------------------------------------------------- choose
-
-    def score(self, arms: Array) -> Array | Law:
-        if self.releases == 0:
-            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return Perturbed(arms)
-        return arms @ self.public.theta + norms(arms, self.public.shape)
-
-    # ----------------------------------------------------------------------------------------------- learn
-
     def learn(self, pending: Pending, reward: float) -> None:
-        row = np.concatenate([pending.arm, (1.0, reward - self.base_rate)])
-        self.sums.add(row, self.schedule.batch(pending.round))
-
-    # --------------------------------------------------------------------------------------------- release
-
-    def close_batch(self) -> Estimate:
-        """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
-        (H, b), last = self.sums.release_pair(), self.public
-        noise = last.noise + self.sums.noise_std(self.releases) ** 2
-        H, b = last.H + H, last.b + b
-        d, m, spread = self.dim, self.releases + 1, 0.5 * (self.reward_range[1] - self.reward_range[0])
-        sigma, sigma_b = math.sqrt(noise) / self.sums.a, math.sqrt(noise) / self.sums.c
-        eigenvalues, U = np.linalg.eigh(H)
-        if self.parameters == "practical":
-            eigenvalues = np.maximum(eigenvalues + 1.0 + sigma * math.sqrt(2 * d), 1.0)
-            axes = self.exploration**2 * (spread**2 / eigenvalues + (sigma_b / eigenvalues) ** 2)
-        else:
-            # xᵀNx is σ-sub-Gaussian for every unit x, uᵀn is σ′-sub-Gaussian; nets of 9^d and 5^d points cover
-            # the sphere. Then N + ridge·I lies between half·I and 3·half·I.
-            failure = math.log(8.0 * m * m / self.failure_probability)
-            half = max(2.0 * sigma * math.sqrt(2.0 * (d * math.log(9.0) + failure)), 0.5)
-            gamma = 2.0 * sigma_b * math.sqrt(2.0 * (d * math.log(5.0) + failure))
-            growth = d * math.log(1.0 + self.schedule.ends[m - 1] / (d * half))
-            chance = math.sqrt(2.0 * math.log(3.0 / self.failure_probability) + growth)
-            beta = spread * chance + math.sqrt(3.0 * half) * self.theta_bound + gamma / math.sqrt(half)
-            eigenvalues = np.maximum(eigenvalues + 2.0 * half, half)
-            axes = beta**2 / eigenvalues
-        return Estimate(U @ ((U.T @ b) / eigenvalues), (U * axes) @ U.T, H, b, noise)
+        # the record (x, 1, r), r less the base rate, in the batch of its round
+        self.sums.add(pending.arm, 1.0, reward - self.base_rate, self.schedule.batch(pending.round))

@@ -44,50 +44,38 @@ Cheu, Joseph, Mao & Peng (2022) for the shuffled sum; Chowdhury & Zhou (2022) fo
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Unpack
-
-import numpy as np
+from typing import ClassVar, Literal, Unpack
 
 from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
-from dpbandits.policy.choices import Law, Perturbed, inverse_gap
 from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
-from dpbandits.private.parts.progress import Past, misfit, warn_of_misfit
+from dpbandits.private.parts.one_pass_batches import Estimate, Refit
+from dpbandits.private.parts.posterior_rule import PosteriorRule
+from dpbandits.private.parts.progress import warn_of_misfit
 from dpbandits.private.parts.records import SecantRecord, balanced_share
 from dpkit.models.links import Link, get_link
-from dpkit.models.prior import Prior, PriorLike, checked_prior, posterior
-from dpkit.moments.shuffled import PairBatches
+from dpkit.models.prior import Prior, PriorLike, checked_prior
+from dpkit.moments.shuffled_pairs import PairBatches
 
 __all__ = ["ShuffleOnePassGLM"]
 
-# the least f: batches are long
-_LEAST = 0.1
-
 
 @dataclass(frozen=True)
-class Estimate:
-    """The public half.
+class Record:
+    """(x, ψs, ψg), at the θ that is in force, and the batch of the round."""
 
-    θ; a root such that θ + root·ξ is what plays; H and b, with the variances of the noise in scaled records of H, of
-    Σω_jρ_jM_j, and of b; Σθ_jᵀM_jθ_j; and the mean residual of the last batch over B where it is far from 0, else 0.
-    """
+    secant: SecantRecord
+    schedule: Schedule
 
-    theta: Array
-    root: Array
-    H: Array
-    b: Array
-    noise: tuple[float, float, float]
-    squares: float
-    past: Past
-    misfit: float
+    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float, int]:
+        x = pending.arm
+        return x, *self.secant.weigh(x, float(x @ public.theta), reward), self.schedule.batch(pending.round)
 
 
 class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
@@ -152,6 +140,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
 
     trust: ClassVar[Literal["shuffle"]] = "shuffle"
     prices_persons = True
+    warned = False
     choices_read = ("theta", "root")
 
     def __init__(
@@ -181,29 +170,34 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         self.first_batch = first_length(first_batch, max(8 * dim, self.delay // 2), T)
         self.growth = growth
         self.schedule = Schedule.batches(T, self.first_batch, growth, lag=self.delay)
-        self.exploration, self._width = checked_exploration(exploration)
+        self.exploration, width = checked_exploration(exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
-        self._prior = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S)
-        self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
-        self.clip = self._record.B
-        share = balanced_share(self._record.W, self.clip, S, self.dim) if gradient_share is None else gradient_share
+        secant = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
+        self.clip, W = secant.B, secant.W
+        share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
         self.gradient_share = fraction("gradient_share", share)
 
-        ends, W = self.schedule.ends, self._record.W
-        more: dict[str, Any] = {"records": self.rounds_per_person, "least": self._record.least}
-        self.sums = PairBatches(ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng, **more)
-        self._warned = False
-        zero, square = np.zeros(dim), np.zeros((dim, dim))
-        root = square if self.prior is None else self._width * self._prior.root
-        self.public = Estimate(self._prior.mean, root, square, zero, (0.0, 0.0, 0.0), 0.0, Past.empty(dim), 0.0)
-        # of all batches, each with noise of its own
-        noise = math.sqrt(sum(self.sums.noise_std(batch) ** 2 for batch in range(len(ends))))
-        T = integer("horizon", horizon, at_least=1)
-        clear = clarity(self.dim, T, W, S, noise / self.sums.c, noise / self.sums.a)
+        self.record = Record(secant, self.schedule)
+        self.sums = PairBatches(
+            self.schedule.ends,
+            dim,
+            W,
+            self.clip,
+            self.gradient_share,
+            budget=budget,
+            rng=self.rng,
+            records=self.rounds_per_person,
+            least=secant.least,
+        )
+        known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
+        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None)
+        self.refit = refit = Refit(secant, S, *known, width, self.reward_range)
+        self.public = refit.nothing()
         if self.prior is None:
-            warn_of_cold_start(clear, self.dim, T, budget)
+            noise_H, noise_b = self.sums.noise
+            warn_of_cold_start(clarity(self.dim, T, W, S, noise_b, noise_H), self.dim, T, budget)
         self.open_run(self.sums.cost)
 
     @property
@@ -211,72 +205,6 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         """θ as released."""
         return self.public.theta
 
-    # ---------------------------------------------------------------------------------------------- choose
-
     def prepare(self, arms: Array) -> None:
         super().prepare(arms)
-        if self.public.misfit and not self._warned:
-            self._warned = True
-            warn_of_misfit(self.public.misfit, self.base_rate)
-
-    def score(self, arms: Array) -> Law:
-        if self.exploration == "inverse_gap":
-            rounds = self.schedule.start(self.releases)
-            return inverse_gap(self.link.mean(arms @ self.public.theta), self.gamma_scale * math.sqrt(rounds))
-        if self.releases == 0 and self.prior is None:
-            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return Perturbed(arms)
-        return Perturbed(arms, self.public.theta, self.public.root)
-
-    # ----------------------------------------------------------------------------------------------- learn
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        arm = pending.arm
-        record = self._record.weigh(arm, float(arm @ self.public.theta), reward)
-        self.sums.add(np.concatenate([arm, record]), self.schedule.batch(pending.round))
-
-    # --------------------------------------------------------------------------------------------- release
-
-    def close_batch(self) -> Estimate:
-        """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
-        (M, m), last = self.sums.release_pair(), self.public
-        d, S, k, rounds = self.dim, self.theta_bound, self.releases + 1, self.schedule.ends[self.releases]
-        theta = last.theta
-        std, users = self.sums.noise_std(self.releases), self.sums.protocols[self.releases].users
-        # noise against the chance in a coordinate of b, for x of which the mean square of a coordinate is 1/d, and
-        # rewards of half the largest variance
-        n_0 = (std / self.sums.c) ** 2 * 8.0 * d / (self.reward_range[1] - self.reward_range[0]) ** 2
-        weight = 1.0 / (1.0 + n_0 / users)
-
-        # γ_k and ρ_k, from the mean of w·e² over the newer rounds; in the first batch e is 0, unless there is a prior
-        guessed = k > 1 or self.prior is not None
-        squares = last.squares + (float(theta @ M @ theta) if guessed else 0.0)
-        slope, secant = self._record.slopes(0.0)
-        if guessed:
-            since, _, until = last.past.before(max(0.25 * rounds, self.schedule.ends[0]))
-            slope, secant = self._record.slopes((squares - until) / (rounds - since))
-        H = last.H + weight * slope * M
-        b = last.b + weight * (m - (secant - slope) * (M @ theta))
-        of_H, of_secants, of_b = (
-            before + (weight * times * std) ** 2 for before, times in zip(last.noise, (slope, secant, 1.0), strict=True)
-        )
-        noise_H, noise_secants = math.sqrt(of_H) / self.sums.a, math.sqrt(of_secants) / self.sums.a
-        noise_b = math.sqrt(of_b) / self.sums.c
-
-        eigenvalues, U = np.linalg.eigh(H)
-        eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
-        length = min(float(theta @ theta), S**2) if guessed else 0.25 * S**2
-        # b − Hθ has the noise of Σω_jρ_jM_jθ: as (ρ − γ)Mθ is taken from b, and γMθ by H
-        variances = errors(eigenvalues, noise_secants, noise_b, length, self._record.chance)
-        gains, precision = precisions(eigenvalues, variances)
-        known = posterior(self._prior, precision, U, gains * (U.T @ b), S)
-
-        # look around, most where information stands still
-        since, earlier, _ = last.past.before(0.55 * rounds)
-        growth = np.einsum("ij,ij->j", U, (H - earlier) @ U)
-        f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise_H) if since else np.ones(d)
-        root = known.root @ (U * (self._width * np.sqrt(np.maximum(f, _LEAST))))
-        past = last.past.followed_by(rounds, H, squares)
-        variance = (std / self.sums.c) ** 2 + (secant * std / self.sums.a) ** 2 * float(theta @ theta)
-        found = misfit(m - secant * M @ theta, theta, variance, users, self.clip)
-        return Estimate(known.mean, root, H, b, (of_H, of_secants, of_b), squares, past, found)
+        warn_of_misfit(self)

@@ -12,7 +12,7 @@ the base rate. At first, if K > d, they are summed by directions, g·x; and from
 over three arms at most (the sum of n, squared, over that of n²), for each arm by itself. They leave after batches of
 growing, public length, by one continual mechanism. All releases together, weighed by the covariance of their noise, say
 what each arm pays, and how precisely; from that follows the normal posterior of θ, N(θ̂, V), to first order
-(``private.parts.arm_fits``). Until the next release every round plays
+(``private.parts.standing``, step by step). Until the next release every round plays
 
     argmax_k x_kᵀ(θ̂ + β·f·V^{1/2}ξ),  ξ ~ N(0, I) afresh,  f = min(1, √(2(1 − t/T))),
 
@@ -52,27 +52,23 @@ Denisov et al. (2022) for the noise; Aitken (1936) for the weights.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import integer, positive
-from dpbandits.arms.public_arms import PublicArms
-from dpbandits.policy.checks import unit_rows
-from dpbandits.policy.choices import Law, Perturbed, inverse_gap
+from dpbandits.policy.offers import PublicArms
 from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Decision, Pending
 from dpbandits.policy.schedule import Schedule, first_length
-from dpbandits.private.parts.arm_fits import Precision, arrivals, fitted, weighed, weighed_together
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
+from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.records import SecantRecord
 from dpbandits.private.parts.release_weights import release_weights
+from dpbandits.private.parts.standing import Estimate, Refit, Told
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
 from dpkit.moments.arms import ArmSums
@@ -81,26 +77,6 @@ __all__ = ["StandingPrivateGLM"]
 
 # the factor of more takes seconds to find, and a release as long
 _MOST_RELEASES = 128
-# records are summed by directions until plays are spread over no more than so many arms
-_SPREAD = 3.0
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The public half.
-
-    θ̂; a root such that θ̂ + root·ξ is what plays; θ's covariance; of every batch the plays of each arm, and what the
-    released sums and the number of rewards grew by, zero where there was none yet; the share of rewards that has
-    come; and how many batches, up to the open one at most, are summed by directions.
-    """
-
-    theta: Array
-    root: Array
-    covariance: Array
-    plays: Array
-    growth: Array
-    arrived: float
-    together: int
 
 
 class StandingPrivateGLM(PrivatePolicy[Estimate]):
@@ -161,6 +137,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
+    offer: PublicArms
     # which arm it was
     notes = 1
     choices_read = ("theta", "root")
@@ -187,11 +164,10 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
-        self.arms = np.array(unit_rows(arms, self.dim))
-        self.arms.setflags(write=False)
-        self._public_arms = PublicArms(self.arms)
+        self.offer = PublicArms.of(arms, self.dim)
+        self.arms = self.offer.rows
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        T = self._rounds = integer("horizon", horizon, at_least=1)
+        T = integer("horizon", horizon, at_least=1)
         self.growth, self.first_batch = growth, first_length(first_batch, 4 * self.dim, T)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
         m = len(self.schedule.ends)
@@ -200,37 +176,43 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
                 f"growth must be such that there are at most {_MOST_RELEASES} releases, got growth={growth!r}, by "
                 f"which there are {m}"
             )
-        self.exploration, self._width = checked_exploration(exploration)
+        self.exploration, width = checked_exploration(exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.prior = checked_prior(prior, self.dim, S)
-        self._prior = Prior.of(self.prior, self.dim, self.dim / S**2, S)
         low, high = finite_rewards(self.reward_range)
-        self._record = SecantRecord.of(self.link, S, (low, high), clip)
-        self.clip = self._record.B
-        g = max(-self.clip, low - self._record.centre), min(self.clip, high - self._record.centre)
-        K, self.delay = len(self.arms), integer("delay", delay, at_least=0)
+        self.levels = SecantRecord.of(self.link, S, (low, high), clip)
+        self.clip, W, centre = self.levels.B, self.levels.W, self.levels.centre
+        self.delay = integer("delay", delay, at_least=0)
         if self.delay >= T:
             raise ValueError(f"delay must be below the horizon of {T} rounds, got delay={delay!r}")
-        known: dict[str, Any] = {"budget": budget, "releases": m, "horizon": T, "rng": self.rng}
-        self.sums = ArmSums(self.arms, *g, **known, weigh=self._weigh, delay=self.delay)
-        root = self._width * self._prior.root
-        start = self._prior.mean, root, self._prior.covariance
-        # where there are no more arms than dimensions, their own sums are never worse
-        together = int(max(_SPREAD, self.dim) < K)
-        self.public = Estimate(*start, np.zeros((m, K)), np.zeros((m, self.dim + K + 1)), 1.0, together)
+
+        def weigh(noise: float) -> Array:
+            """How much the noise of each release matters, where that of a single one is this."""
+            return release_weights(self.schedule.ends, clarity(self.dim, 1.0, W, S, noise))
+
+        self.sums = ArmSums(
+            self.arms,
+            max(-self.clip, low - centre),
+            min(self.clip, high - centre),
+            budget=budget,
+            releases=m,
+            horizon=T,
+            rng=self.rng,
+            weigh=weigh,
+            delay=self.delay,
+        )
+        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, given=True)
+        known = Prior.of(self.prior, self.dim, self.dim / S**2, S)
+        self.refit = Refit(self.arms, self.levels, known, S, width, T, self.delay, self.persons is not None)
+        self.public = self.refit.nothing(m)
         if self.prior is None:
-            clear = clarity(self.dim, T, self._record.W, S, self.sums.noise_of_sums(max(1, m)))
-            warn_of_cold_start(clear, self.dim, T, budget)
+            warn_of_cold_start(clarity(self.dim, T, W, S, self.sums.noise_of_sums(max(1, m))), self.dim, T, budget)
         self.open_run(self.sums.cost)
 
     @property
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
-
-    def _weigh(self, noise: float) -> Array:
-        # how much the noise of each release matters, where that of a single one is this
-        return release_weights(self.schedule.ends, clarity(self.dim, 1.0, self._record.W, self.theta_bound, noise))
 
     @property
     def arrived(self) -> float:
@@ -240,7 +222,9 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
         """Choose one of all arms, or of those that are offered in this round, in any order.
 
-        What is offered must be public: a choice among some arms *because of the person who comes* is not protected.
+        What is offered must be public: a choice among some arms *because of the person who comes* is not protected. And
+        what ``register`` writes down must be a choice by what ``released()`` gives and fresh draws, and nothing else:
+        it is counted without noise, so that one by anything that is known of a person would not be protected.
 
         Raises
         ------
@@ -249,22 +233,6 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         """
         return super().select(self.arms if arms is None else arms, person)
 
-    def register(
-        self,
-        arms: ArrayLike | None,
-        index: int,
-        person: str | bytes | int | None = None,
-        *,
-        probability: float | None = None,
-        release: int | None = None,
-    ) -> Decision:
-        """Write down a choice that was made elsewhere: by what ``released()`` gives and fresh draws, and nothing else.
-
-        It is counted without noise, so a choice by anything that is known of a person would not be protected.
-        """
-        offered = self.arms if arms is None else arms
-        return super().register(offered, index, person, probability=probability, release=release)
-
     def check_log(self) -> None:
         """Refuse logs: arms that others chose may tell of the persons who came, and plays are counted without noise."""
         raise ValueError(
@@ -272,13 +240,8 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
             "StandingPrivateGLM counts plays without noise, and takes only choices of its own"
         )
 
-    def checked_arms(self, arms: ArrayLike) -> Array:
-        if arms is self.arms:
-            return self.arms
-        return self.arms[self._public_arms.which(super().checked_arms(arms))]
-
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
-        return tuple(self._public_arms.which(arm[None]))
+        return tuple(self.offer.which(arm[None]))
 
     def checked_pending(self, pending: Pending) -> Pending:
         found = super().checked_pending(pending)
@@ -288,63 +251,16 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
 
     def resume(self, saved: Any) -> None:
         super().resume(saved)
-        known = self.public
-        if (known.plays < 0.0).any() or not 0.0 < known.arrived <= 1.0 or known.together > len(known.plays) + 1:
-            raise ValueError(
-                "public must have plays of at least 0, arrived in (0, 1], and together of as many batches, got others"
-            )
-
-    def score(self, arms: Array) -> Law:
-        if self.exploration == "inverse_gap":
-            rounds = self.schedule.start(self.releases)
-            return inverse_gap(self.link.mean(arms @ self.public.theta), self.gamma_scale * math.sqrt(rounds))
-        return Perturbed(arms, self.public.theta, self.public.root)
+        self.public.check()
 
     def decided(self, pending: Pending) -> None:
         # as it is decided, live or from the journal: whether its reward comes is a secret
         self.sums.decided(pending.round, pending.note[0])
 
     def learn(self, pending: Pending, reward: float) -> None:
-        g = min(max(-self.clip, reward - self._record.centre), self.clip)
+        g = min(max(-self.clip, reward - self.levels.centre), self.clip)
         self.sums.add(pending.note[0], g, together=self.public.together > self.releases)
 
     def close_batch(self) -> Estimate:
-        """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
-        sums, last, j = self.sums, self.public, self.releases
-        totals, came, played = sums.release()
-        totals = np.append(totals, came)
-        plays, growth = last.plays.copy(), last.growth.copy()
-        plays[j], growth[j] = played, totals - growth.sum(axis=0)
-        k, rounds, unsure = j + 1, self.schedule.ends[j], sums.noise_of_count(j + 1)
-        due = max(1, rounds - self.delay)
-        missing = came + 2.0 * unsure < due
-
-        d, J, noise, record = self.dim, min(k, last.together), sums.noise_of_batches(k), self._record
-        arrived, apart = 1.0, plays[:k].copy()
-        if missing:
-            arrived = min(max(came, unsure) / due, 1.0)
-            share = np.full(k, arrived)
-            if self.persons is not None:
-                # of those who come back nothing is learned, so that the share falls. What is late is another matter:
-                # as many rewards as are missing in a batch come in later ones, and plays and rewards agree in total
-                per_count = (sums.noise_of_count(1) / sums.noise_of_sums(1)) ** 2
-                share = arrivals(per_count * noise, apart.sum(axis=1), growth[:k, -1], min(arrived, unsure / due))
-            apart *= share[:, None]
-        joint, apart[:J] = apart[:J].copy(), 0.0
-
-        def moments(e: Array) -> tuple[Array, Array]:
-            # within their levels whatever a caller's link says
-            mean = np.fmin(np.fmax(self.link.mean(e) - record.centre, -self.clip), self.clip)
-            return mean, np.fmin(np.fmax(self.link.derivative(e), record.s_min), record.W)
-
-        def evidence(slopes: Array) -> tuple[Precision, Array]:
-            variances = record.chance * slopes
-            precisions, scores = weighed(noise, apart, growth[:k, d:-1], variances)
-            more, score = weighed_together(noise, joint, growth[:k, :d], variances, self.arms)
-            return Precision(precisions, *more), scores + score
-
-        known = fitted(self.arms, moments, evidence, self._prior, last.theta, self.theta_bound)
-        late = min(1.0, math.sqrt(2.0 * max(0.0, 1.0 - rounds / self._rounds)))
-        spread = float(played.sum() ** 2 / max(1.0, played @ played))
-        together = last.together + int(last.together > j and spread > _SPREAD)
-        return Estimate(known.mean, self._width * late * known.root, known.covariance, plays, growth, arrived, together)
+        k = self.releases + 1
+        return self.refit(self.public, Told.of(self.sums, k), self.schedule.ends[:k])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Unpack
 
 import numpy as np
@@ -11,14 +10,15 @@ from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
 from accounting.checks import fraction, positive
-from dpbandits.policy.choices import Law, inverse_gap
+from dpbandits.policy.choices import Law
 from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.protocol import CommonOptions, Options, Policy
 from dpkit.models.ellipsoid import RankOneInverse, norms, within
 from dpkit.models.level_sets import level_set_maxima
 from dpkit.models.likelihood import Rows, Smooth, glm_loss
+from dpkit.models.links import Link
 
-__all__ = ["EllipsoidSet", "LevelSet", "ReferenceOptions", "ReferencePolicy", "TimedOptions"]
+__all__ = ["Ellipsoid", "LevelSet", "ReferenceOptions", "ReferencePolicy", "TimedOptions"]
 
 
 class TimedOptions(CommonOptions, total=False):
@@ -31,8 +31,78 @@ class ReferenceOptions(Options, TimedOptions, total=False):
     """Those of the others."""
 
 
+@dataclass(frozen=True)
+class Ellipsoid:
+    """{θ : ‖θ − center‖_V ≤ width}."""
+
+    center: Array
+    V: RankOneInverse
+    width: float
+
+    def contains(self, theta: ArrayLike) -> bool:
+        """Whether ``theta`` is in it."""
+        return within(theta, self.center, self.V.matrix, self.width)
+
+    def largest(self, arms: Array) -> Array:
+        """The largest xᵀθ of every arm: xᵀcenter + width·‖x‖_{V⁻¹}."""
+        return arms @ self.center + self.width * norms(arms, self.V.inverse)
+
+
+@dataclass(frozen=True)
+class LevelSet:
+    """{‖θ‖ ≤ radius : the loss of θ is at most depth above that of center, the least}.
+
+    Attributes
+    ----------
+    link : Link
+    rows : Rows
+        (x, r).
+    center : (d,) ndarray
+    depth, radius : float
+    ridge : float
+        λ of the term ½λ‖θ‖² of the loss.
+    dispersion : float
+    """
+
+    link: Link
+    rows: Rows
+    center: Array
+    depth: float
+    radius: float
+    ridge: float
+    dispersion: float = 1.0
+
+    def loss(self) -> Smooth:
+        """The negative log-likelihood."""
+        X, r = self.rows.array[:, :-1], self.rows.array[:, -1]
+        return glm_loss(self.link, X, r, ridge=self.ridge, dispersion=self.dispersion)
+
+    def contains(self, theta: ArrayLike) -> bool:
+        """Whether ``theta`` is in it."""
+        point, loss = np.asarray(theta, dtype=np.float64), self.loss()
+        inside = float(point @ point) <= self.radius**2 * (1 + 1e-12)
+        return inside and loss(point)[0] - loss(self.center)[0] <= self.depth
+
+    def largest(self, arms: Array) -> Array:
+        """The largest xᵀθ of every arm; of those that are not the best, perhaps an upper bound."""
+        X, r = self.rows.array[:, :-1], self.rows.array[:, -1]
+        return level_set_maxima(
+            self.link,
+            X,
+            r,
+            arms,
+            center=self.center,
+            depth=self.depth,
+            radius=self.radius,
+            ridge=self.ridge,
+            dispersion=self.dispersion,
+        )
+
+
 class ReferencePolicy(Policy):
-    """Base of the policies with one set of parameters for theory and one for practice.
+    """Base of the policies with one set of parameters for theory and one for practice: optimism over a confidence set.
+
+    One whose set is no ellipsoid says which it is by ``believed``, and one that is not optimistic how it scores.
 
     Parameters
     ----------
@@ -47,6 +117,9 @@ class ReferencePolicy(Policy):
     failure_probability : float
         δ: how often the theory's confidence sets may fail.
     """
+
+    theta: Array
+    V: RankOneInverse
 
     def __init__(
         self,
@@ -65,76 +138,22 @@ class ReferencePolicy(Policy):
         self.radius_scale = positive("radius_scale", radius_scale)
         self.failure_probability = fraction("failure_probability", failure_probability)
 
-    def _scaled(self, radius: float) -> float:
+    def width(self) -> float:
+        """The radius of the confidence set, or how far the loss may lie above its minimum."""
+        raise NotImplementedError(f"{type(self).__name__} has no confidence set of one radius")
+
+    def scaled(self, radius: float) -> float:
         """The theory's radius, or that of practice."""
         return radius if self.parameters == "theory" else self.radius_scale * radius
 
-
-class EllipsoidSet(Policy):
-    """Optimism over {θ : ‖θ − θ_t‖_{V_t} ≤ width()}; a policy derives from this and from its other base.
-
-    Some papers call the matrix H_t or W_t.
-    """
-
-    theta: Array
-    V: RankOneInverse
-    # γ/√t of the policies that draw arms by their gaps instead; t counts decisions
-    _gamma_scale: float | None = None
-
-    @abstractmethod
-    def width(self) -> float:
-        """The radius."""
+    def believed(self) -> Ellipsoid | LevelSet:
+        """The confidence set: by default {θ : ‖θ − θ_t‖_{V_t} ≤ width()}. Some papers call the matrix H_t or W_t."""
+        return Ellipsoid(self.theta, self.V, self.width())
 
     def contains(self, theta: ArrayLike) -> bool:
         """Whether the confidence set holds ``theta``."""
-        return within(theta, self.theta, self.V.matrix, self.width())
+        return self.believed().contains(theta)
 
     def score(self, arms: Array) -> Array | Law:
-        if self._gamma_scale is not None:
-            return inverse_gap(self.link.mean(arms @ self.theta), self._gamma_scale * math.sqrt(self.decisions))
-        # x_t = argmax xᵀθ_t + width·‖x‖_{V_t⁻¹}
-        return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
-
-
-class LevelSet(Policy):
-    """Optimism over {‖θ‖ ≤ S : the loss of θ is at most width() above that of θ_t, the least}.
-
-    A policy derives from this and from its other base.
-    """
-
-    theta: Array
-    theta_bound: float
-    rows: Rows
-    dispersion = 1.0
-
-    @abstractmethod
-    def width(self) -> float:
-        """How far the loss may lie above its minimum."""
-
-    @abstractmethod
-    def ridge(self) -> float:
-        """λ of the term ½λ‖θ‖² of the loss."""
-
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        point, loss = np.asarray(theta, dtype=np.float64), self._loss()
-        inside = float(point @ point) <= self.theta_bound**2 * (1 + 1e-12)
-        return inside and loss(point)[0] - loss(self.theta)[0] <= self.width()
-
-    def score(self, arms: Array) -> Array:
         # x_t = argmax over x of the largest xᵀθ in the set
-        return level_set_maxima(
-            self.link,
-            self.rows.array[:, :-1],
-            self.rows.array[:, -1],
-            arms,
-            center=self.theta,
-            depth=self.width(),
-            radius=self.theta_bound,
-            ridge=self.ridge(),
-            dispersion=self.dispersion,
-        )
-
-    def _loss(self) -> Smooth:
-        X, r = self.rows.array[:, :-1], self.rows.array[:, -1]
-        return glm_loss(self.link, X, r, ridge=self.ridge(), dispersion=self.dispersion)
+        return self.believed().largest(arms)

@@ -1,6 +1,15 @@
-"""Published figures and tables, computed again: one file per figure. ``dpbandits reproduce`` runs them.
+"""Published figures and tables, computed again. ``dpbandits reproduce`` runs them.
 
-A new figure is one file with a function ``figure()`` and one line in ``FIGURES``.
+====================== ================================================================================
+``figure.py``          what a figure is (panels of lines, each a policy), and how it is played
+``report.py``          its table as Markdown and CSV, and its picture, with what was published
+``zhang_2025.py``      one-pass generalized linear bandits, Figures 1 to 4
+``wang_2025.py``       heavy-tailed linear bandits, Figures 1 and 2, and harder tails
+``sarmasarkar_2026.py`` private generalized linear bandits, Table 2 and Figure 1
+``han_2022.py``        a sparse parameter per arm, Figure 5.1
+====================== ================================================================================
+
+A new figure is a function that returns it, in the file of its paper, and one line in ``FIGURES``.
 """
 
 from __future__ import annotations
@@ -13,18 +22,27 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "load"]
 
-# the name of a file, with dashes: what it shows
+# by the name of a figure: where it is described, and what it shows
 FIGURES = {
-    "glb-omd-figure-1": "one-pass GLM bandits: logistic rewards, S = 3 and 5; regret and time",
-    "glb-omd-figure-2": "one-pass GLM bandits: Poisson rewards, S = 3 and 5; regret and time",
-    "glb-omd-figure-3": "one-pass GLM bandits: larger S, and time against S",
-    "glb-omd-figure-4": "one-pass GLM bandits: 60 groups of credit applicants as arms",
-    "hvt-ucb-figure-1": "heavy tails: Student t noise with 2.1 degrees of freedom; regret and time",
-    "hvt-ucb-figure-2": "heavy tails: Gaussian noise; regret and time",
-    "hvt-ucb-harder-tails": "heavy tails: no variance, and noise that is not symmetric",
-    "private-glm-table-2": "private GLM bandits: probit rewards, S = 2, 2.5 and 3; regret against ε",
-    "dp-hdb-figure-5-1": "private bandits with a sparse parameter per arm, d = 50",
-    "private-glm-figure-1": "private GLM bandits: logistic and probit rewards in d = 5; regret against ε",
+    "glb-omd-figure-1": ("zhang_2025.figure_1", "one-pass GLM bandits: logistic rewards, S = 3 and 5; regret and time"),
+    "glb-omd-figure-2": ("zhang_2025.figure_2", "one-pass GLM bandits: Poisson rewards, S = 3 and 5; regret and time"),
+    "glb-omd-figure-3": ("zhang_2025.figure_3", "one-pass GLM bandits: larger S, and time against S"),
+    "glb-omd-figure-4": ("zhang_2025.figure_4", "one-pass GLM bandits: 60 groups of credit applicants as arms"),
+    "hvt-ucb-figure-1": (
+        "wang_2025.figure_1",
+        "heavy tails: Student t noise with 2.1 degrees of freedom; regret and time",
+    ),
+    "hvt-ucb-figure-2": ("wang_2025.figure_2", "heavy tails: Gaussian noise; regret and time"),
+    "hvt-ucb-harder-tails": ("wang_2025.harder_tails", "heavy tails: no variance, and noise that is not symmetric"),
+    "private-glm-table-2": (
+        "sarmasarkar_2026.table_2",
+        "private GLM bandits: probit rewards, S = 2, 2.5 and 3; regret against ε",
+    ),
+    "dp-hdb-figure-5-1": ("han_2022.figure_5_1", "private bandits with a sparse parameter per arm, d = 50"),
+    "private-glm-figure-1": (
+        "sarmasarkar_2026.figure_1",
+        "private GLM bandits: logistic and probit rewards in d = 5; regret against ε",
+    ),
 }
 
 
@@ -43,6 +61,6 @@ def load(name: str) -> Figure:
     """
     if name not in FIGURES:
         raise ValueError(f"figure must be one of {', '.join(FIGURES)}, got figure={name!r}")
-    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-    figure: Figure = module.figure()
+    paper, _, described = FIGURES[name][0].partition(".")
+    figure: Figure = getattr(importlib.import_module(f"{__name__}.{paper}"), described)()
     return figure

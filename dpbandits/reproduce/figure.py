@@ -3,15 +3,16 @@
 >>> from dpbandits.lab.environments import GLM
 >>> panel = Panel("S = 3", GLM(2), rounds=200, lines=(Line("GLB-OMD", "GLBOMD", {"theta_bound": 3.0}),))
 >>> figure = Figure("an example", (panel,), note="", quick=Quick(rounds=100, seeds=1), seeds=2)
->>> [row.seeds for row in rows(figure, play(figure, progress=False))]
+>>> [row.found["seeds"] for row in rows(figure, play(figure, progress=False))]
 [2]
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from inspect import signature
 from itertools import groupby
 from pathlib import Path
@@ -28,7 +29,7 @@ from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policy.protocol import Policy
 from dpkit.models.links import Link
 
-__all__ = ["Figure", "Found", "Line", "Panel", "Quick", "Row", "play", "rows", "shortened"]
+__all__ = ["Figure", "Found", "Line", "Panel", "Quick", "Row", "beside", "play", "rows", "shortened"]
 
 
 @dataclass(frozen=True)
@@ -72,20 +73,32 @@ class Line:
     @property
     def parameters(self) -> str:
         """The parameter set, and every constant that is not its default."""
-        known = signature(getattr(policies, self.policy)).parameters
-        told = {**self.arguments}
+        known, told = signature(getattr(policies, self.policy)).parameters, dict(self.arguments)
         words = []
         if "parameters" in known:
             words.append(told.pop("parameters", known["parameters"].default))
-        if isinstance(self.arguments.get("link"), Link):
-            words.append(f"link = {self.arguments['link'].name}")
+        if isinstance(told.get("link"), Link):
+            words.append(f"link = {told['link'].name}")
         # the task, not the tuning
         for name in ("link", "theta_bound", "budget", "reward_range", "on_violation"):
             told.pop(name, None)
-        words += [
-            f"{name} = {value if isinstance(value, str) else format(value, '.4g')}" for name, value in told.items()
-        ]
+        words += [f"{name} = {value if isinstance(value, str) else f'{value:.4g}'}" for name, value in told.items()]
         return ", ".join(words) or "defaults"
+
+
+def beside(
+    lines: Iterable[Line],
+    *,
+    published: Mapping[str, Found] | None = None,
+    public_code: Mapping[str, Found] | None = None,
+    called: Callable[[Line], str] = lambda line: line.name,
+) -> tuple[Line, ...]:
+    """The lines with what others found beside them, by the names that these are ``called`` there."""
+    code, print_ = public_code or {}, published or {}
+    return tuple(
+        replace(line, public_code=code.get(called(line), Found()), published=print_.get(called(line), Found()))
+        for line in lines
+    )
 
 
 @dataclass(frozen=True)
@@ -140,63 +153,44 @@ class Figure:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """One line of the table: of which panel, what was played, and its row of :meth:`dpbandits.Results.table`."""
 
     panel: str
-    policy: str
-    parameters: str
-    privacy: str
-    epsilon: float
-    delta: float
-    simulation: bool
-    rounds: int
-    seeds: int
-    regret: float
-    regret_se: float
-    seconds: float
-    published: Found
-    public_code: Found
-
-
-@dataclass(frozen=True)
-class _Factory:
-    """Makes the policy of a line; picklable, for worker processes."""
-
     line: Line
-    sizes: tuple[int, ...]
-    horizon: int
+    found: Mapping[str, Any]
 
-    def __call__(self, rng: np.random.Generator) -> Policy:
-        kind = getattr(policies, self.line.policy)
-        policy: Policy = kind(*self.sizes, **self.line.arguments, horizon=self.horizon, rng=rng)
-        return policy
+    @property
+    def private(self) -> bool:
+        """Whether it has a price."""
+        return math.isfinite(self.found["epsilon"])
 
+    @property
+    def simulation(self) -> bool:
+        """Whether its noise was seeded; without noise there is nothing that a seed could give away."""
+        return self.private and bool(self.found["simulation"])
 
-def _sizes(line: Line, environment: Any) -> tuple[int, ...]:
-    """d, or where the policy takes contexts their dimension and the number of arms."""
-    if getattr(policies, line.policy).takes == "context":
-        return environment.context_dim, environment.n_arms
-    return (environment.dim,)
+    @property
+    def seconds(self) -> float:
+        """Of one run."""
+        return float(self.found["seconds_per_round"] * self.found["rounds"])
 
 
 def shortened(figure: Figure, *, quick: bool = False, rounds: int | None = None, seeds: int | None = None) -> Figure:
     """The same figure in its quick form, or with other rounds (at most its own) and seeds."""
-    if quick:
-        panels = [
-            replace(
-                panel,
-                rounds=min(panel.rounds, figure.quick.rounds),
-                lines=tuple(line for line in panel.lines if line.name not in figure.quick.without),
-            )
-            for panel in figure.panels
-        ]
-        figure = replace(figure, panels=tuple(panels), seeds=figure.quick.seeds)
-    if rounds is not None:
-        rounds = integer("rounds", rounds, at_least=1)
-        figure = replace(figure, panels=tuple(replace(p, rounds=min(p.rounds, rounds)) for p in figure.panels))
-    if seeds is not None:
-        figure = replace(figure, seeds=integer("seeds", seeds, at_least=1))
-    return figure
+    most = [] if rounds is None else [integer("rounds", rounds, at_least=1)]
+    most += [figure.quick.rounds] if quick else []
+    without = figure.quick.without if quick else ()
+    panels = tuple(
+        replace(
+            panel,
+            rounds=min([panel.rounds, *most]),
+            lines=tuple(line for line in panel.lines if line.name not in without),
+        )
+        for panel in figure.panels
+    )
+    if seeds is None:
+        seeds = figure.quick.seeds if quick else figure.seeds
+    return replace(figure, panels=panels, seeds=integer("seeds", seeds, at_least=1))
 
 
 def play(figure: Figure, *, jobs: int = 1, keep: Path | None = None, progress: bool = True) -> list[Results]:
@@ -243,10 +237,10 @@ def _play(panel: Panel, seeds: int, jobs: int, resume: Path | None, progress: bo
     planned, runs = sum(limits.values()), list[Run]()
     quickest_first = sorted(panel.lines, key=lambda line: -limits[line.name])
     for count, group in groupby(quickest_first, lambda line: limits[line.name]):
-        policies = {line.name: _Factory(line, _sizes(line, panel.environment), panel.rounds) for line in group}
+        players = {line.name: _factory(line, panel) for line in group}
         known = {"rounds": panel.rounds, "seeds": count, "jobs": jobs, "resume": resume, "progress": progress}
         try:
-            found = simulate(policies, panel.environment, **known)  # type: ignore[arg-type]
+            found = simulate(players, panel.environment, **known)  # type: ignore[arg-type]
         except KeyboardInterrupt:
             if not runs:
                 raise
@@ -259,31 +253,24 @@ def _play(panel: Panel, seeds: int, jobs: int, resume: Path | None, progress: bo
     return Results(panel.environment.name, tuple(runs), planned)
 
 
+def _factory(line: Line, panel: Panel) -> Callable[[np.random.Generator], Policy]:
+    """Makes the policy of a line; picklable, for worker processes."""
+    environment: Any = panel.environment
+    kind = getattr(policies, line.policy)
+    # d, or where the policy takes contexts their dimension and the number of arms
+    sizes = (environment.context_dim, environment.n_arms) if kind.takes == "context" else (environment.dim,)
+    return partial(_made, line, sizes, panel.rounds)
+
+
+def _made(line: Line, sizes: tuple[int, ...], horizon: int, rng: np.random.Generator) -> Policy:
+    policy: Policy = getattr(policies, line.policy)(*sizes, **line.arguments, horizon=horizon, rng=rng)
+    return policy
+
+
 def rows(figure: Figure, played: Sequence[Results]) -> list[Row]:
     """The table: one row per panel and line that has been played."""
     found = []
     for panel, results in zip(figure.panels, played, strict=False):
         lines = {line.name: line for line in panel.lines}
-        for row in results.table():
-            line = lines[row["policy"]]
-            private = math.isfinite(row["epsilon"])
-            found.append(
-                Row(
-                    panel=panel.title,
-                    policy=line.name,
-                    parameters=line.parameters,
-                    privacy=row["trust"] if private else "not private",
-                    epsilon=row["epsilon"],
-                    delta=row["delta"],
-                    # without noise there is nothing that a seed could give away
-                    simulation=private and row["simulation"],
-                    rounds=row["rounds"],
-                    seeds=row["seeds"],
-                    regret=row["regret"],
-                    regret_se=row["regret_se"],
-                    seconds=row["seconds_per_round"] * row["rounds"],
-                    published=line.published,
-                    public_code=line.public_code,
-                )
-            )
+        found += [Row(panel.title, lines[row["policy"]], row) for row in results.table()]
     return found

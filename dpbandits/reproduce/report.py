@@ -31,22 +31,23 @@ def _value(value: float | None) -> str:
 
 
 def _privacy(row: Row) -> str:
-    if math.isinf(row.epsilon):
+    if not row.private:
         return "not private"
-    return f"{row.privacy} ({row.epsilon:.4g}, {row.delta:g})" + (", *simulation*" if row.simulation else "")
+    spent = f"{row.found['trust']} ({row.found['epsilon']:.4g}, {row.found['delta']:g})"
+    return spent + (", *simulation*" if row.simulation else "")
 
 
 _COLUMNS: dict[str, Callable[[Row], str]] = {
-    "policy": lambda row: row.policy,
-    "parameters": lambda row: row.parameters,
+    "policy": lambda row: row.line.name,
+    "parameters": lambda row: row.line.parameters,
     "trust, (ε, δ) spent": _privacy,
-    "regret": lambda row: with_error(row.regret, row.regret_se),
-    "published regret": lambda row: _value(row.published.regret),
-    "public code, regret": lambda row: _value(row.public_code.regret),
-    "seeds": lambda row: str(row.seeds),
+    "regret": lambda row: with_error(row.found["regret"], row.found["regret_se"]),
+    "published regret": lambda row: _value(row.line.published.regret),
+    "public code, regret": lambda row: _value(row.line.public_code.regret),
+    "seeds": lambda row: str(row.found["seeds"]),
     "s/run": lambda row: f"{row.seconds:.2g}",
-    "published s/run": lambda row: _value(row.published.seconds),
-    "public code, s/run": lambda row: _value(row.public_code.seconds),
+    "published s/run": lambda row: _value(row.line.published.seconds),
+    "public code, s/run": lambda row: _value(row.line.public_code.seconds),
 }
 _NUMBERS = ("regret", "seeds", "s/run")
 
@@ -74,13 +75,13 @@ def to_markdown(figure: Figure, table: Sequence[Row], whole: Figure) -> str:
         shown = list(group)
         cells = {head: [cell(row) for row in shown] for head, cell in _COLUMNS.items()}
         heads = [head for head, column in cells.items() if any(column)]
-        lines = [f"### {panel}, T = {shown[0].rounds:,}", "", f"| {' | '.join(heads)} |"]
+        lines = [f"### {panel}, T = {shown[0].found['rounds']:,}", "", f"| {' | '.join(heads)} |"]
         lines.append("|" + "|".join("---:" if head.endswith(_NUMBERS) else "---" for head in heads) + "|")
         lines += [f"| {' | '.join(line)} |" for line in zip(*(cells[head] for head in heads), strict=True)]
         parts.append("\n".join(lines))
     planned = [line for panel in figure.panels for line in panel.lines]
     expected = sum(min(figure.seeds, line.seeds or figure.seeds) for line in planned)
-    done = sum(row.seeds for row in table)
+    done = sum(row.found["seeds"] for row in table)
     if done < expected:
         parts.append(f"**INCOMPLETE:** {done} of {expected} runs.")
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -107,16 +108,21 @@ def _listed(numbers: set[int]) -> str:
 def to_csv(table: Sequence[Row]) -> str:
     """All columns, one line per row; what is not known is empty."""
     text = io.StringIO()
-    writer: Any = None
-    for row in table:
-        plain = {name: value for name, value in vars(row).items() if name not in ("published", "public_code")}
-        for source, found in (("published", row.published), ("public_code", row.public_code)):
-            plain |= {f"{source}_regret": found.regret, f"{source}_seconds": found.seconds}
-        if writer is None:
-            writer = csv.DictWriter(text, plain, lineterminator="\n")
-            writer.writeheader()
-        writer.writerow({name: "" if value is None else value for name, value in plain.items()})
+    lines = [_plain(row) for row in table]
+    writer = csv.DictWriter(text, lines[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: "" if value is None else value for name, value in line.items()} for line in lines)
     return text.getvalue()
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    plain: dict[str, Any] = {"panel": row.panel, "policy": row.line.name, "parameters": row.line.parameters}
+    plain |= {"privacy": row.found["trust"] if row.private else "not private"}
+    plain |= {name: row.found[name] for name in ("epsilon", "delta")} | {"simulation": row.simulation}
+    plain |= {name: row.found[name] for name in ("rounds", "seeds", "regret", "regret_se")} | {"seconds": row.seconds}
+    for source, found in (("published", row.line.published), ("public_code", row.line.public_code)):
+        plain |= {f"{source}_regret": found.regret, f"{source}_seconds": found.seconds}
+    return plain
 
 
 def picture(figure: Figure, played: Sequence[Results], table: Sequence[Row], path: Path) -> None:
@@ -156,7 +162,7 @@ def picture(figure: Figure, played: Sequence[Results], table: Sequence[Row], pat
                 ax.xaxis.set_major_locator(MaxNLocator(5))
             ax.set_title(panel.title)
         if figure.seconds:
-            _seconds(figure, table, axes[count - 1])
+            _seconds(table, axes[count - 1])
         said = f"{figure.title}; bands: ± 1 standard error over the seeds"
         if any(row.simulation for row in table):
             said += "; seeded simulation: not a private release"
@@ -177,25 +183,24 @@ def _published(panel: Panel, runs: Sequence[Run]) -> Iterator[Run]:
             yield Run(name, "published", run.seed, run.round[-1:], nothing, np.array([regret]), nothing, privacy)
 
 
-def _seconds(figure: Figure, table: Sequence[Row], ax: Any) -> None:
+def _seconds(table: Sequence[Row], ax: Any) -> None:
     """Bars, one per line and panel; crosses for what was published."""
     from matplotlib.ticker import NullFormatter
 
     from dpbandits.lab.simulation.plots import COLOURS
 
-    drawn = {line.name for panel in figure.panels for line in panel.lines if line.drawn}
-    shown = [row for row in table if row.policy in drawn] or list(table)
-    names = list(dict.fromkeys(row.policy for row in shown))
+    shown = [row for row in table if row.line.drawn] or list(table)
+    names = list(dict.fromkeys(row.line.name for row in shown))
     panels = list(dict.fromkeys(row.panel for row in shown))
     height = 0.8 / len(panels)
     for i, panel in enumerate(panels):
         mine = [row for row in shown if row.panel == panel]
-        at = [names.index(row.policy) + (i - (len(panels) - 1) / 2) * height for row in mine]
+        at = [names.index(row.line.name) + (i - (len(panels) - 1) / 2) * height for row in mine]
         ax.barh(at, [row.seconds for row in mine], 0.9 * height, color=COLOURS[i % len(COLOURS)], label=panel)
         for y, row in zip(at, mine, strict=True):
             ax.text(row.seconds * 1.1, y, f"{row.seconds:.2g}", va="center", fontsize=7)
-            if row.published.seconds is not None:
-                ax.plot(row.published.seconds, y, "x", color="black")
+            if row.line.published.seconds is not None:
+                ax.plot(row.line.published.seconds, y, "x", color="black")
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     ax.set_xscale("log")
@@ -203,6 +208,6 @@ def _seconds(figure: Figure, table: Sequence[Row], ax: Any) -> None:
     ax.margins(x=0.15)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel("seconds per run (log scale)")
-    ax.set_title("Running time" + (" (×: published)" if any(row.published.seconds for row in shown) else ""))
+    ax.set_title("Running time" + (" (×: published)" if any(row.line.published.seconds for row in shown) else ""))
     if len(panels) > 1:
         ax.legend(fontsize=8, frameon=False)

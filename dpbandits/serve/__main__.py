@@ -39,19 +39,14 @@ def worker(config: Config, listening: socket.socket) -> None:
     # commits are made by a thread of its own, which must not wait long for the one that computes
     sys.setswitchinterval(0.0005)
     app = create(config)
-    _settle_memory()
-    # nothing but warnings, and no line per request: paths and times are enough to recognise a person. Who a proxy says
-    # that the client is plays no part
-    quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
-    quiet |= {"proxy_headers": False, "ws": "none"}
-    uvicorn.Server(uvicorn.Config(app, lifespan="on", **quiet)).run(sockets=[listening])
-
-
-def _settle_memory() -> None:
-    """No collection of garbage looks through what is there for good, which takes as long as a hundred requests do."""
+    # no collection of garbage looks through what is there for good, which takes as long as a hundred requests do
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000)  # of what a request leaves behind, hardly anything is in a circle
+    # nothing but warnings, and no line per request: paths and times are enough to recognise a person. Who a proxy says
+    # that the client is plays no part
+    quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "proxy_headers": False}
+    uvicorn.Server(uvicorn.Config(app, lifespan="on", ws="none", **quiet)).run(sockets=[listening])
 
 
 def learner(config: Config) -> None:

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["SUMS", "Event", "report", "sums"]
+__all__ = ["SUMS", "report", "sums"]
 
 # what is rarer does not happen: such a probability is a mistake, and its weight's square would swamp every sum
 _RAREST = 1e-12
@@ -27,30 +26,18 @@ _RAREST = 1e-12
 SUMS = ("rounds", "agreed", "reward", "known", "w", "ww", "wr", "wwr", "wwrr")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A reward that waits for the learner: of which decision, and after how many decisions it came.
+def sums(reward: float, agreed: int | None, probability: float | None) -> tuple[float, ...] | None:
+    """What a rewarded decision adds: 1, agreement, r, and, where p ≥ 1e-12 is known, 1, w, w², w r, w² r, w² r².
 
-    Of an apprentice: whether the bandit would have chosen the same, and with which probability the old rule did.
+    ``agreed`` says whether the bandit would have chosen the same (None: there was no other rule), and ``probability``
+    with which probability the old rule did.
     """
-
-    number: int
-    decision: int
-    after: int
-    reward: float
-    agreed: int | None = None
-    probability: float | None = None
-
-
-def sums(event: Event) -> tuple[float, ...] | None:
-    """What a rewarded decision adds: 1, agreement, r, and, where p ≥ 1e-12 is known, 1, w, w², w r, w² r, w² r²."""
-    if event.agreed is None:
+    if agreed is None:
         return None
-    r = event.reward
-    if event.probability is None or event.probability < _RAREST:
-        return (1.0, float(event.agreed), r, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    w = event.agreed / event.probability
-    return (1.0, float(event.agreed), r, 1.0, w, w * w, w * r, w * w * r, w * w * r * r)
+    if probability is None or probability < _RAREST:
+        return (1.0, float(agreed), reward, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    w, r = agreed / probability, reward
+    return (1.0, float(agreed), r, 1.0, w, w * w, w * r, w * w * r, w * w * r * r)
 
 
 def report(total: Sequence[float]) -> dict[str, Any]:

@@ -32,9 +32,12 @@ from __future__ import annotations
 import importlib.util
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib import import_module
+from inspect import Parameter, signature
+from itertools import combinations
 from pathlib import Path
 from typing import Any, get_args
 
@@ -43,11 +46,10 @@ import numpy as np
 from accounting import Budget, Ledger
 from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
-from dpbandits.durability.state import config_of
+from dpbandits.durability.state import config_of, constructor_arguments
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
-from dpbandits.serve.kinds import policy_of
-from dpbandits.serve.toml import get, number, only, table, whole
+from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read, table, whole
 
 __all__ = ["ROLES", "Config", "Limits", "Mismatch", "digest", "named"]
 
@@ -92,7 +94,7 @@ class Config:
         Serve the choice that the request brings, and learn from it.
     curves : bool
         Keep means of raw rewards for whoever has an owner's token.
-    reference : tuple of arrays
+    reference : sequence of arrays
         Public arm sets (or contexts) for which the page shows what would be chosen.
     seed : int or None
         A seeded generator makes a simulation.
@@ -112,7 +114,7 @@ class Config:
     default: float = 0.0
     apprentice: bool = False
     curves: bool = False
-    reference: tuple[Any, ...] = ()
+    reference: Sequence[Any] = ()
     seed: int | None = None
     host: str = "127.0.0.1"
     port: int = 8000
@@ -147,13 +149,13 @@ class Config:
             return False
         return place(self.database, schema="service").address == place(self.ledger, schema="ledger").address
 
-    def probe(self) -> PrivatePolicy[Any]:
-        """A policy of this kind with books of its own, which serves to check what comes in and is never released."""
-        return self.kind(**self.arguments, budget=self.budget, label=self.label, rng=self.generator())
-
     def generator(self) -> np.random.Generator | None:
         """None, the secure source, unless the service is a simulation."""
         return None if self.seed is None else np.random.default_rng(self.seed)
+
+    def probe(self, **kept: Any) -> PrivatePolicy[Any]:
+        """A policy of this kind, by default with books of its own: it serves to check what comes in, unreleased."""
+        return self.kind(**self.arguments, budget=self.budget, label=self.label, rng=self.generator(), **kept)
 
     def open_policy(self) -> PrivatePolicy[Any]:
         """The run's policy: its newest checkpoint, or a new one if there was none yet.
@@ -176,14 +178,7 @@ class Config:
                     f"{named(self.ledger)} has charged, got {self.checkpoint}, which is missing: put it back, or start "
                     f"a new run with another service.label, a new database, and budget that is left"
                 )
-            return self.kind(
-                **self.arguments,
-                budget=self.budget,
-                ledger=ledger,
-                label=self.label,
-                checkpoint=self.checkpoint,
-                rng=self.generator(),
-            )
+            return self.probe(ledger=ledger, checkpoint=self.checkpoint)
         policy = PrivatePolicy.load(self.checkpoint, ledger=ledger)
         assert_same(policy, self.probe())
         return policy  # type: ignore[return-value]
@@ -214,48 +209,60 @@ def digest(token: str) -> str:
     return "sha256:" + sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def _digests(key: str, found: Any) -> frozenset[str]:
+    digests = of(list)(key, found)
+    if not digests or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests):
+        # never the value: it may be a token that was pasted by mistake
+        raise ValueError(
+            f"{key} must be a list of digests 'sha256:…', at least one, got something else: "
+            f"`dpbandits serve --token` makes a token and its digest"
+        )
+    return frozenset(digests)
+
+
+# all tables but [policy], whose keys are the parameters of its class
+_FILE: dict[str, dict[str, Reader]] = {
+    "service": {
+        "label": of(str, "service"),
+        "host": of(str, "127.0.0.1"),
+        "port": whole(8000, 0, 65535),
+        "workers": whole(2, 1, 1000),
+        "mode": one_of("bandit", "apprentice"),
+    },
+    "rewards": {"wait": number(None), "default": number(None)},
+    "storage": {name: of(str, f"service.{name}") for name in ("database", "ledger", "checkpoint")},
+    "budget": {"epsilon": number(), "delta": number(), "unit": of(str), "adjacency": one_of(*get_args(Adjacency))},
+    "tokens": dict.fromkeys(ROLES, _digests),
+    "page": {"curves": of(bool, False), "reference": of(list, ())},
+    "simulation": {"seed": of(int, None)},
+    "limits": {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()},
+}
+
+
 def _built(tree: Mapping[str, Any], folder: Path) -> Config:
-    known = {"policy", "budget", "storage", "tokens", "rewards", "limits", "service", "page", "simulation"}
-    only("", tree, known)
-    tables = {name: table(tree, name) for name in known}
-    kind, arguments = policy_of(tables["policy"])
-    storage, service = tables["storage"], tables["service"]
-    only("storage", storage, {"database", "ledger", "checkpoint"})
-    only("service", service, {"label", "host", "port", "workers", "mode"})
-    only("page", tables["page"], {"curves", "reference"})
-    only("simulation", tables["simulation"], {"seed"})
-    mode = get(service, "service.mode", str, "bandit")
-    if mode not in ("bandit", "apprentice"):
-        raise ValueError(f"service.mode must be 'bandit' or 'apprentice', got mode={mode!r}")
-    wait, default = _rewards(tables["rewards"])
-    paths: dict[str, Any] = {}
-    for name in ("database", "ledger", "checkpoint"):
-        given = get(storage, f"storage.{name}", str, f"service.{name}")
-        paths[name] = given if is_url(given) else folder / given
-    if not all(isinstance(one, Path) for one in paths.values()) and importlib.util.find_spec("psycopg") is None:
-        raise ValueError("storage in PostgreSQL needs psycopg 3: python -m pip install 'dpkit[serve,postgres]'")
-    if not isinstance(paths["checkpoint"], Path):
-        raise ValueError("storage.checkpoint must be a file on the learner's own disk, got the address of a database")
-    names = sorted(named(one, schema) for one, schema in zip(paths.values(), ("service", "ledger", ""), strict=True))
-    if len(set(names)) < len(names):
-        raise ValueError(f"storage must name three different places, got {names}")
+    only("", tree, {"policy", *_FILE})
+    kind, arguments = _policy(table(tree, "policy"))
+    told = read(tree, _FILE)
+    service, rewards = told["service"], told["rewards"]
+    wait, default = rewards["wait"], rewards["default"]
+    if (wait is None) != (default is None):
+        given = [name for name, value in rewards.items() if value is not None]
+        raise ValueError(f"rewards must have both wait and default or neither, got {given}")
+    if wait is not None and not wait > 0:
+        raise ValueError(f"rewards.wait must be a positive number of seconds, got wait={wait!r}")
     config = Config(
         kind,
         arguments,
-        _budget(tables["budget"]),
-        **paths,
-        tokens=_tokens(tables["tokens"]),
-        label=get(service, "service.label", str, "service"),
+        Budget(**told["budget"]),
+        **_places(told["storage"], folder),
+        tokens=_different(told["tokens"]),
         wait=wait,
-        default=default,
-        apprentice=mode == "apprentice",
-        curves=get(tables["page"], "page.curves", bool, False),
-        reference=tuple(get(tables["page"], "page.reference", list, [])),
-        seed=get(tables["simulation"], "simulation.seed", int, None),
-        host=get(service, "service.host", str, "127.0.0.1"),
-        port=whole(service, "service.port", 8000, 0, 65535),
-        workers=whole(service, "service.workers", 2, 1, 1000),
-        limits=_limits(tables["limits"]),
+        default=default or 0.0,
+        apprentice=service.pop("mode") == "apprentice",
+        limits=Limits(**told["limits"]),
+        **service,
+        **told["page"],
+        **told["simulation"],
     )
     # the constructor's own errors name the parameter, its value and its bound
     probe = config.probe()
@@ -269,47 +276,56 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
     return config
 
 
-def _budget(table: Mapping[str, Any]) -> Budget:
-    only("budget", table, {"epsilon", "delta", "unit", "adjacency"})
-    epsilon, delta = number(table, "budget.epsilon"), number(table, "budget.delta")
-    adjacency = get(table, "budget.adjacency", str, "replace")
-    if adjacency not in get_args(Adjacency):
-        raise ValueError(f"budget.adjacency must be one of {', '.join(get_args(Adjacency))}, got {adjacency!r}")
-    return Budget(epsilon, delta, unit=get(table, "budget.unit", str), adjacency=adjacency)
+def _places(given: Mapping[str, str], folder: Path) -> dict[str, Any]:
+    """Files beside the service's, or addresses; all different."""
+    places = {name: text if is_url(text) else folder / text for name, text in given.items()}
+    if not all(isinstance(one, Path) for one in places.values()) and importlib.util.find_spec("psycopg") is None:
+        raise ValueError("storage in PostgreSQL needs psycopg 3: python -m pip install 'dpkit[serve,postgres]'")
+    if not isinstance(places["checkpoint"], Path):
+        raise ValueError("storage.checkpoint must be a file on the learner's own disk, got the address of a database")
+    names = sorted(named(one, schema) for one, schema in zip(places.values(), ("service", "ledger", ""), strict=True))
+    if len(set(names)) < len(names):
+        raise ValueError(f"storage must name three different places, got {names}")
+    return places
 
 
-def _rewards(table: Mapping[str, Any]) -> tuple[float | None, float]:
-    only("rewards", table, {"wait", "default"})
-    if ("wait" in table) != ("default" in table):
-        raise ValueError(f"rewards must have both wait and default or neither, got {sorted(table)}")
-    if not table:
-        return None, 0.0
-    wait, default = number(table, "rewards.wait"), number(table, "rewards.default")
-    if not wait > 0:
-        raise ValueError(f"rewards.wait must be a positive number of seconds, got wait={wait!r}")
-    return wait, default
+def _different(tokens: Mapping[str, frozenset[str]]) -> Mapping[str, frozenset[str]]:
+    for role, other in combinations(ROLES, 2):
+        if tokens[role] & tokens[other]:
+            raise ValueError(f"tokens.{role} and tokens.{other} must have no token in common, got one")
+    return tokens
 
 
-def _tokens(table: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    only("tokens", table, set(ROLES))
-    found = {}
-    for role in ROLES:
-        digests = get(table, f"tokens.{role}", list)
-        if not digests or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests):
-            # never the value: it may be a token that was pasted by mistake
-            raise ValueError(
-                f"tokens.{role} must be a list of digests 'sha256:…', at least one, got something else: "
-                f"`dpbandits serve --token` makes a token and its digest"
-            )
-        found[role] = frozenset(digests)
-    for i, role in enumerate(ROLES):
-        for other in ROLES[i + 1 :]:
-            if found[role] & found[other]:
-                raise ValueError(f"tokens.{role} and tokens.{other} must have no token in common, got one")
+# constructor arguments that are not the file's to say; a decision log would keep raw data, and of the chosen arms only
+_OURS = {"self", "rewards", "budget", "ledger", "label", "checkpoint", "rng", "decision_log"}
+
+
+def _policy(table: Mapping[str, Any]) -> tuple[type[PrivatePolicy[Any]], dict[str, Any]]:
+    """The class, and its arguments."""
+    name = of(str)("policy.class", table.get("class", MISSING))
+    kind = _class(name)
+    only("policy", table, {"class", *constructor_arguments(kind)} - _OURS)
+    for one in signature(kind).parameters.values():
+        named = one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        if named and one.default is Parameter.empty and one.name not in _OURS | table.keys():
+            raise ValueError(f"policy.{one.name} must be given: {name} has no default for it")
+    arguments = {key: tuple(value) if key == "reward_range" else value for key, value in table.items()}
+    del arguments["class"]
+    return kind, arguments
+
+
+def _class(name: str) -> type[PrivatePolicy[Any]]:
+    """A private policy of ours by its name, or of anybody's as "module:Class"."""
+    import dpbandits.policies as policies
+
+    module, _, own = name.rpartition(":")
+    try:
+        found = getattr(import_module(module) if module else policies, own, None)
+    except ImportError as error:
+        raise ValueError(f"policy.class must be in a module that imports, got class={name!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, PrivatePolicy)):
+        private = [one for one in policies.__all__ if issubclass(getattr(policies, one), PrivatePolicy)]
+        raise ValueError(
+            f"policy.class must be a private policy, 'module:Class' or one of {', '.join(private)}, got class={name!r}"
+        )
     return found
-
-
-def _limits(table: Mapping[str, Any]) -> Limits:
-    known = vars(Limits())
-    only("limits", table, set(known))
-    return Limits(**{name: whole(table, f"limits.{name}", value, 1, 2**30) for name, value in known.items()})

@@ -1,9 +1,9 @@
 """Where a service's tables are, SQLite or PostgreSQL, and the little in which the two differ.
 
-All statements are in :mod:`dpbandits.serve.store` and :mod:`dpbandits.serve.schema`, once, in words that both read:
-``?`` for a value, ``ON CONFLICT`` for rows that are there already. What differs is how types are called, how a write
-transaction begins, what erased rows leave behind, and how errors are named. A mapper of objects to tables would bring
-nothing to twenty statements, of which the hot ones are written for their speed, so there is none.
+All statements are in :mod:`dpbandits.serve.store`, once, in words that both read: ``?`` for a value, ``ON CONFLICT``
+for rows that are there already. What differs is how types are called, how a write transaction begins, what erased rows
+leave behind, and how errors are named. A mapper of objects to tables would bring nothing to twenty statements, of which
+the hot ones are written for their speed, so there is none.
 
 In both, one write transaction runs at a time: numbers without gaps and the order of rewards rest on it. SQLite has
 ``BEGIN IMMEDIATE``, before which writers of one host wait in a queue of the system; in PostgreSQL a transaction locks
@@ -34,6 +34,8 @@ __all__ = ["Database", "Unavailable", "opened"]
 
 # seconds between two times that PostgreSQL is asked to clear away erased rows
 _CLEARED = 30.0
+# seconds to wait for other writers, or for a connection
+_TIMEOUT = 10.0
 # values in one statement: old SQLites take 999
 _VALUES = 900
 
@@ -89,9 +91,9 @@ class Database(ABC):
         """Let go of it."""
 
 
-def opened(where: Path | str, timeout: float) -> Database:
+def opened(where: Path | str) -> Database:
     """The database at a path, or at the address of a PostgreSQL server."""
-    return Postgres(place(where, schema="service"), timeout) if isinstance(where, str) else Sqlite(where, timeout)
+    return Postgres(place(where, schema="service")) if isinstance(where, str) else Sqlite(where)
 
 
 class Sqlite(Database):
@@ -99,7 +101,7 @@ class Sqlite(Database):
 
     types: ClassVar = {"whole": "INTEGER", "real": "REAL", "bytes": "BLOB", "end": " STRICT"}
 
-    def __init__(self, path: Path, timeout: float) -> None:
+    def __init__(self, path: Path, timeout: float = _TIMEOUT) -> None:
         self._queue = os.open(path.with_name(f"{path.name}-turn"), os.O_RDWR | os.O_CREAT, 0o600)
         # One at a time: SQLite does not wait for the change into its log as it waits for other locks; and to
         # close a file that is already open as a database would drop the locks that this process has on it.
@@ -157,14 +159,14 @@ class Postgres(Database):
     types: ClassVar = {"whole": "BIGINT", "real": "DOUBLE PRECISION", "bytes": "BYTEA", "end": ""}
     lock: ClassVar = " FOR UPDATE"
 
-    def __init__(self, where: Place, timeout: float) -> None:
+    def __init__(self, where: Place) -> None:
         import psycopg
 
         self.where = where
         self._error = psycopg.Error
         self._cleared = time.monotonic()
         try:
-            self._db: psycopg.Connection[Any] = connect(where, wait=timeout)
+            self._db: psycopg.Connection[Any] = connect(where, wait=_TIMEOUT)
         except OSError as error:
             raise Unavailable(str(error)) from None
 

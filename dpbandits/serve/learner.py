@@ -12,17 +12,17 @@ import logging
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from typing import Any
 
 import numpy as np
 
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
-from dpbandits.serve.apprentice import Event
 from dpbandits.serve.config import Config, Mismatch, named
-from dpbandits.serve.store import Choice, LeaseLost, Store
+from dpbandits.serve.store import Choice, Event, LeaseLost, Store
 
 __all__ = ["Learner", "learn"]
 
@@ -30,9 +30,9 @@ log = logging.getLogger("dpbandits.serve")
 
 # seconds that a lease holds without being prolonged, that a learner pauses where little has come, and before it tries
 # again to lead
-_LEASE, _PAUSE, _AGAIN = 5.0, 0.05, 0.5
+LEASE, _PAUSE, AGAIN = 5.0, 0.05, 0.5
 _MOST = 200  # decisions of one pass, and twice as many rewards
-_MOST_ERASED = 2_000  # of one transaction
+MOST_ERASED = 2_000  # of one transaction
 _PARTS = 100  # of the owner's curve
 
 
@@ -45,6 +45,11 @@ class Learner:
     clock : callable
         Seconds since 1970; decides when a reward is late, and nothing of what is released.
 
+    Attributes
+    ----------
+    policy : PrivatePolicy
+    store : Store
+
     Raises
     ------
     LeaseLost
@@ -56,31 +61,31 @@ class Learner:
     def __init__(self, config: Config, *, clock: Callable[[], float] = time.time) -> None:
         self._config, self._clock = config, clock
         self._name = secrets.token_hex(16)
-        self._store = Store(config.database)
+        self.store = Store(config.database)
         try:
-            if not self._store.lead(self._name, clock(), _LEASE):
+            if not self.store.lead(self._name, clock(), LEASE):
                 raise LeaseLost("another learner has the lease")
-            if not config.checkpoint.exists() and self._store.newest() >= 0:
+            if not config.checkpoint.exists() and self.store.newest() >= 0:
                 raise Mismatch(
                     f"storage.checkpoint must be that of {named(config.database)}, which holds releases, got "
                     f"{config.checkpoint}, which is missing: put it back, or begin a new run with a new database"
                 )
             self.policy: PrivatePolicy[Any] = config.open_policy()
-            if (count := self._store.decided()) < self.policy.decisions:
+            if (count := self.store.decided()) < self.policy.decisions:
                 raise Mismatch(
                     f"storage.database must be as new as the checkpoint, which has {self.policy.decisions} decisions, "
                     f"got {named(config.database)} with {count}: later ones would get numbers that are taken, and "
                     f"their rewards would count for others; restore a newer copy, or begin a new run"
                 )
             if config.wait is not None:
-                self._store.order_by_time()
+                self.store.order_by_time()
             if config.together:
                 self.policy.run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already
             schedule = getattr(self.policy, "schedule", None)
             made = self.policy.decisions if schedule is None else schedule.start(self.policy.releases)
             publish = self._publication(self.policy.released(), made)
-            with self._leading():
+            with self.leading():
                 publish()
             self._forget_bit_by_bit(made)
         except BaseException:
@@ -91,15 +96,16 @@ class Learner:
         """Let another one lead; also after an error."""
         try:
             with suppress(OSError):  # the lease runs out by itself
-                self._store.resign(self._name)
+                self.store.resign(self._name)
         finally:
-            self._store.close()
+            self.store.close()
             if "policy" in vars(self):
                 self.policy.run.release_hold()
 
-    def _leading(self, connection: Any = None) -> AbstractContextManager[None]:
+    def leading(self, connection: Any = None) -> AbstractContextManager[None]:
+        """A write transaction, or a part of one of ``connection``, that prolongs the lease."""
         self._renewed = self._clock()
-        return self._store.leading(self._name, self._renewed, _LEASE, connection)
+        return self.store.leading(self._name, self._renewed, LEASE, connection)
 
     def step(self) -> int:
         """Take in what has come, and return how many decisions and rewards.
@@ -110,36 +116,29 @@ class Learner:
             If another learner has taken over.
         """
         config, now = self._config, self._clock()
-        if not self._renewed <= now < self._renewed + _LEASE / 5:
-            with self._leading():
+        if not self._renewed <= now < self._renewed + LEASE / 5:
+            with self.leading():
                 if config.wait is not None:
-                    self._store.default(now - config.wait, config.default, _MOST)
+                    self.store.default(now - config.wait, config.default, _MOST)
         horizon = self.policy.horizon
         room = _MOST if horizon is None else min(_MOST, horizon - self.policy.decisions)
         # in this order: a reward that is read has all decisions before it in the table, and waits for them
-        decisions = self._store.decisions(self.policy.decisions, room)
-        events = self._store.rewards(2 * _MOST)
-        taken: list[Event] = []
-        waiting = iter(events)
-        event = next(waiting, None)
-
-        def learn_before() -> None:
-            """What came before the next decision."""
-            nonlocal event
-            while event is not None and event.after <= self.policy.decisions:
-                self._learn(event)
-                taken.append(event)
-                event = next(waiting, None)
-
+        decisions = self.store.decisions(self.policy.decisions, room)
+        events = self.store.rewards(2 * _MOST)
+        waiting, taken = deque(events), list[Event]()
         with self.policy.together():  # in the journal, and on disk at the end; until then in the database
-            for number, choice in decisions:
-                learn_before()
-                self._register(number, choice)
-            learn_before()
+            for following in [*decisions, None]:
+                while waiting and waiting[0].after <= self.policy.decisions:
+                    taken.append(waiting.popleft())
+                    # they were checked when they came: one that is refused was learned before a crash, or has expired
+                    with suppress(ValueError):
+                        self.policy.update(taken[-1].decision - 1, taken[-1].reward)
+                if following is not None:
+                    self._register(*following)
         if taken:
             part = max(1, (horizon or 100_000) // _PARTS) if config.curves else None
-            with self._leading():
-                self._store.taken(taken, part)
+            with self.leading():
+                self.store.taken(taken, part)
         return len(decisions) + len(taken)
 
     def _register(self, number: int, choice: Choice) -> None:
@@ -155,15 +154,10 @@ class Learner:
         if policy.run.step != step:
             if not self._config.together:
                 publish = self._publication(policy.released(), before)
-                with self._leading():
+                with self.leading():
                     publish()
             self._forget_bit_by_bit(before)
-            self._store.clear()
-
-    def _learn(self, event: Event) -> None:
-        # rewards were checked when they came: one that is refused was learned before a crash, or its decision expired
-        with suppress(ValueError):
-            self.policy.update(event.decision - 1, event.reward)
+            self.store.clear()
 
     def _released_together(self, number: int) -> Callable[[Any], None]:
         """What is written in the transaction of the ledger's mark: the release."""
@@ -171,48 +165,44 @@ class Learner:
             publish = self._publication(released, self.policy.decisions)
 
         def write(connection: Any) -> None:
-            with self._leading(connection):
+            with self.leading(connection):
                 publish()
 
         return write
 
     def _forget_bit_by_bit(self, decisions: int) -> None:
         """Erase what a release covers, with room for workers in between. A start goes on with what a crash left."""
+        # nobody waits for rewards of older ones any more
+        expire = self.policy.expire_after
+        expired = 0 if expire is None else self.policy.decisions - expire
         more = True
         while more:
             begun = time.monotonic()
-            with self._leading():
-                more = self._store.forget(decisions, self._expired(), _MOST_ERASED)
+            with self.leading():
+                more = self.store.forget(decisions, expired, MOST_ERASED)
             if more:
                 time.sleep(time.monotonic() - begun)
-
-    def _expired(self) -> int:
-        """Up to which decision nobody waits for rewards any more."""
-        expire = self.policy.expire_after
-        return 0 if expire is None else self.policy.decisions - expire
 
     def _publication(self, released: Released, decisions: int) -> Callable[[], None]:
         """What publishes a release in a write transaction, for which workers wait: what takes long is done before."""
         policy = self.policy
-        shown = json.dumps(_shown(policy) | {"shares": _shares(released, self._config.reference)}, allow_nan=False)
+        # what would be chosen among public arms: no one's data are in it
+        shares = [released.probabilities(one).tolist() for one in self._config.reference]
+        shown = json.dumps(_shown(policy) | {"shares": shares}, allow_nan=False)
         report = policy.privacy(policy.budget.delta)
         text, now = released.to_json(), self._clock()
         facts = {
             "budget": {"epsilon": policy.budget.epsilon, "delta": policy.budget.delta},
             "spent": {"epsilon": report.epsilon, "delta": report.delta},
-            "left": report.left,
-            "unit": report.unit,
-            "adjacency": report.adjacency,
-            "trust": report.trust,
-            "simulation": report.simulation,
+            **{name: getattr(report, name) for name in ("left", "unit", "adjacency", "trust", "simulation")},
             "horizon": policy.horizon,
             "policy": type(policy).__name__,
             "statement": str(report),
         }
 
         def publish() -> None:
-            self._store.publish(released.number, now, decisions, text, shown)
-            self._store.note("privacy", facts)
+            self.store.publish(released.number, now, decisions, text, shown)
+            self.store.note("privacy", facts)
 
         return publish
 
@@ -230,44 +220,22 @@ def _shown(policy: PrivatePolicy[Any]) -> dict[str, Any]:
     return {"theta": theta.tolist(), "errors": errors}
 
 
-def _shares(released: Any, reference: Any) -> list[list[float]]:
-    """What would be chosen among public arms: no one's data are in it."""
-    return [released.probabilities(one).tolist() for one in reference]
-
-
 def learn(config: Config, stop: threading.Event) -> None:
     """Be the learner, as soon as nobody else is, until ``stop``."""
-    learner: Learner | None = None
     away = False
-    try:
-        while not stop.is_set():
-            if learner is None:
-                try:
-                    learner = Learner(config)
-                except OSError as error:  # another one leads or holds the checkpoint; or the database is away
-                    away = _waited(error, away)
-                    stop.wait(_AGAIN)
-                except LeaseLost:
-                    stop.wait(_AGAIN)
-                continue
-            try:
-                few = learner.step() < _MOST  # else there is more; many at once cost one commit
-            except OSError as error:
-                # whatever was being done, the next one goes on from the checkpoint
-                away = _waited(error, away)
-                learner.close()
-                learner = None
-                continue
-            away = False
-            if few:
-                stop.wait(_PAUSE)
-    finally:
-        if learner is not None:
-            learner.close()
-
-
-def _waited(error: OSError, away: bool) -> bool:
-    """Say once that the database or the disk is away."""
-    if not isinstance(error, BlockingIOError) and not away:
-        log.warning("the learner waits: the database or the disk cannot be used (%s)", type(error).__name__)
-    return away or not isinstance(error, BlockingIOError)
+    while not stop.is_set():
+        try:
+            with closing(Learner(config)) as learner:
+                while not stop.is_set():
+                    few = learner.step() < _MOST  # else there is more; many at once cost one commit
+                    away = False
+                    if few:
+                        stop.wait(_PAUSE)
+        except (LeaseLost, BlockingIOError):  # another one leads, or holds the checkpoint
+            stop.wait(AGAIN)
+        except OSError as error:
+            # whatever was being done, the next one goes on from the checkpoint
+            if not away:
+                log.warning("the learner waits: the database or the disk cannot be used (%s)", type(error).__name__)
+            away = True
+            stop.wait(AGAIN)

@@ -1,13 +1,12 @@
-"""What requests look like, and refusals that repeat nothing of them."""
+"""What requests and answers look like, who may ask for what, and refusals that repeat nothing of a request."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
-import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, create_model
-
-from accounting.arrays import Array
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, ValidationError, create_model
 
 __all__ = [
     "Activated",
@@ -21,12 +20,11 @@ __all__ = [
     "Reward",
     "Rewarded",
     "Rewards",
+    "Route",
     "Tickets",
     "Told",
     "bounded",
-    "document",
-    "told",
-    "vectors",
+    "parsed",
 ]
 
 M = TypeVar("M", bound=BaseModel)
@@ -146,13 +144,9 @@ def bounded(model: type[M], name: str, most: int) -> type[M]:
 class Refusal(Exception):
     """An answer in the four or five hundreds, in words that hold nothing of the request."""
 
-    def __init__(self, status: int, error: str, where: list[str] | None = None) -> None:
+    def __init__(self, status: int, error: str, where: list[str] | None = None, **headers: str) -> None:
         self.status, self.error, self.where = status, error, where or []
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """What goes with it."""
-        return {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(self.status, {})
+        self.headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status, {}) | headers
 
 
 class Problem(BaseModel):
@@ -162,45 +156,60 @@ class Problem(BaseModel):
     where: list[str] = []
 
 
-_NAMES = {name for model in (Ask, Asked, Reward, Rewards, Tickets) for name in model.model_fields} | {
-    "body",
-    "header",
-    "path",
-}
+@dataclass(frozen=True)
+class Route:
+    """A kind of request.
+
+    Attributes
+    ----------
+    method, path : str
+    answer : callable
+        What is answered to a body (a value of ``asked``, or None) and the role of whoever asks; the first line of its
+        docstring says in the schema what it is.
+    roles : tuple of str
+        Whose tokens are accepted; if empty, no token is needed.
+    asked, told : type, optional
+        The models of the body, and of an answer in JSON.
+    media : str
+        The type of the answer.
+    headers : mapping
+        What goes with the answer.
+    listed : bool
+        Whether the schema has it.
+    """
+
+    method: str
+    path: str
+    answer: Callable[[Any, str | None], Awaitable[str]]
+    roles: tuple[str, ...] = ()
+    asked: type[BaseModel] | None = None
+    told: type[BaseModel] | None = None
+    media: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    listed: bool = True
+
+    @property
+    def summary(self) -> str:
+        """In a line."""
+        return (self.answer.__doc__ or "").partition("\n")[0].removesuffix(".")
 
 
-def told(errors: Any) -> list[str]:
-    """Where a request was wrong, and how; names that are not of the schema are not repeated."""
-    found = []
-    for error in list(errors)[:10]:
-        parts = [str(part) if isinstance(part, int) or part in _NAMES else "?" for part in error["loc"]]
-        found.append(f"{'.'.join(parts)}: {error['type']}")
-    return found
+_NAMES = {name for model in (Ask, Asked, Reward, Rewards, Tickets) for name in model.model_fields}
 
 
-def document(model: type[BaseModel]) -> dict[str, Any]:
-    """A body of this model for OpenAPI, with what it refers to written out where it stands."""
-    schema = model.model_json_schema()
-    inner = schema.pop("$defs", {})
-
-    def written(node: Any) -> Any:
-        if isinstance(node, list):
-            return [written(one) for one in node]
-        if not isinstance(node, dict):
-            return node
-        if "$ref" in node:
-            return written(inner[node["$ref"].rpartition("/")[-1]])
-        return {key: written(value) for key, value in node.items()}
-
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": written(schema)}}}}
-
-
-def vectors(rows: list[list[float]]) -> Array:
-    """Rows as an array.
+def parsed(content: bytes, model: type[M]) -> M:
+    """A checked body; read from JSON at once, in a fifth of the time that two steps take.
 
     Raises
     ------
-    ValueError
-        If they differ in length.
+    Refusal
+        Saying where it is wrong, and how; names that are not of the schema are not repeated.
     """
-    return np.array(rows, dtype=np.float64)
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        where = []
+        for one in error.errors(include_url=False, include_context=False, include_input=False)[:10]:
+            parts = [str(part) if isinstance(part, int) or part in _NAMES else "?" for part in one["loc"]]
+            where.append(f"{'.'.join(parts)}: {one['type']}")
+        raise Refusal(422, "the request is not of the schema at /docs", where) from None

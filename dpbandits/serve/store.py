@@ -1,6 +1,9 @@
 """What workers and learner write to the database, and the argument why nothing is lost or counted twice.
 
-The tables are in :mod:`dpbandits.serve.schema`.
+Tables: ``counts`` (one row: decisions and rewards so far, and the newest release), ``decisions`` (numbered 1, 2, …
+without gaps), ``rewards`` that the learner has not taken in, ``releases``, the learner's ``lease``, ``tickets`` that
+were activated, ``facts`` by their names, and ``curve`` and ``apprentice``, sums of raw rewards where the owner asked
+for them.
 
 Why a crash of anything at any time does no harm:
 
@@ -34,19 +37,44 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from accounting.arrays import Array
-from dpbandits.serve.apprentice import SUMS, Event, sums
-from dpbandits.serve.schema import Tables
+from dpbandits.serve.apprentice import SUMS, report, sums
+from dpbandits.serve.database import Postgres, opened
 
 __all__ = ["Choice", "Event", "LeaseLost", "Status", "Store"]
 
 Status = Literal["accepted", "duplicate", "closed", "late", "unknown"]
+
+_FORMAT = 2
+_TABLES = """
+CREATE TABLE IF NOT EXISTS counts (
+  one {whole} PRIMARY KEY, decisions {whole} NOT NULL, rewards {whole} NOT NULL, released {whole} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS decisions (
+  number {whole} PRIMARY KEY, token TEXT NOT NULL, at {real} NOT NULL, chosen {whole} NOT NULL, probability {real},
+  bandit {whole}, arm {bytes}, person TEXT, rewarded {whole} NOT NULL DEFAULT 0){end};
+CREATE INDEX IF NOT EXISTS served ON decisions (number) WHERE rewarded = 1;
+CREATE TABLE IF NOT EXISTS rewards (
+  number {whole} PRIMARY KEY, decision {whole} NOT NULL, after {whole} NOT NULL, reward {real} NOT NULL,
+  agreed {whole}, probability {real}){end};
+CREATE TABLE IF NOT EXISTS releases (
+  number {whole} PRIMARY KEY, at {real} NOT NULL, decisions {whole} NOT NULL, released TEXT NOT NULL,
+  shown TEXT NOT NULL){end};
+CREATE TABLE IF NOT EXISTS lease (one {whole} PRIMARY KEY, holder TEXT NOT NULL, until {real} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS curve (part {whole} PRIMARY KEY, rewards {real} NOT NULL, total {real} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS apprentice (
+  part {whole} PRIMARY KEY, rounds {real} NOT NULL, agreed {real} NOT NULL, reward {real} NOT NULL,
+  known {real} NOT NULL, w {real} NOT NULL, ww {real} NOT NULL, wr {real} NOT NULL, wwr {real} NOT NULL,
+  wwrr {real} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS tickets (token TEXT PRIMARY KEY, number {whole} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL){end}
+"""
 
 
 class LeaseLost(RuntimeError):
@@ -70,8 +98,100 @@ class Choice:
     maybe: int | None = None
 
 
-class Store(Tables):
-    """What is written, as one process does it: by a worker, or by the learner."""
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A reward that waits for the learner: of which decision, and after how many decisions it came.
+
+    Of an apprentice: whether the bandit would have chosen the same, and with which probability the old rule did.
+    """
+
+    number: int
+    decision: int
+    after: int
+    reward: float
+    agreed: int | None = None
+    probability: float | None = None
+
+
+class Store:
+    """The database, as one process sees it, a worker or the learner; used by one thread.
+
+    Parameters
+    ----------
+    where : Path or str
+        An SQLite file, or the address of a PostgreSQL database. The tables are made if they are not there.
+
+    Attributes
+    ----------
+    database : Database
+
+    Raises
+    ------
+    dpbandits.serve.database.Unavailable
+        From everything, where the database does not answer.
+    """
+
+    def __init__(self, where: Path | str) -> None:
+        self.database = opened(where)
+        # as they stand in the transaction of ``writing``
+        self._decisions = self._rewards = self._released = 0
+        try:
+            if self._missing():
+                first = {"format": _FORMAT, "key": json.dumps(secrets.token_hex(32))}
+                facts = ", ".join(f"('{name}', '{value}')" for name, value in first.items())
+                made = [one.format(**self.database.types) for one in _TABLES.split(";\n")]
+                made += [f"INSERT INTO facts VALUES {facts} ON CONFLICT (name) DO NOTHING"]
+                made += ["INSERT INTO counts VALUES (1, 0, 0, -1) ON CONFLICT (one) DO NOTHING"]
+                self.database.make(made)
+            if (found := self.fact("format")) != _FORMAT:
+                raise ValueError(f"storage.database must be of format {_FORMAT}, got format {found}: begin a new one")
+        except BaseException:
+            self.database.close()
+            raise
+
+    def _missing(self) -> bool:
+        """Whether tables have to be made: the last thing that is made is looked for."""
+        try:
+            return self._one("SELECT one FROM counts") is None
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.database.close()
+
+    @contextmanager
+    def writing(self, connection: Any = None) -> Iterator[None]:
+        """One write transaction: all of it is durable at its end, or nothing.
+
+        Or a part of the transaction of ``connection``, to the same PostgreSQL database.
+        """
+        if connection is None:
+            context = self.database.writing()
+        else:
+            context = self.database.joined(connection) if isinstance(self.database, Postgres) else nullcontext()
+        with context:
+            found = self.database.execute(
+                f"SELECT decisions, rewards, released FROM counts{self.database.lock}"
+            ).fetchone()
+            self._decisions, self._rewards, self._released = found
+            yield
+            now = self._decisions, self._rewards, self._released
+            if now != tuple(found):
+                self.database.execute("UPDATE counts SET decisions = ?, rewards = ?, released = ?", *now)
+
+    def _one(self, query: str, *values: Any) -> Any:
+        found = self.database.execute(query, *values).fetchone()
+        return None if found is None else found[0]
+
+    @property
+    def last_release(self) -> int:
+        """The number of the newest release, as the last write transaction found it."""
+        return self._released
+
+    def clear(self) -> None:
+        """Remove what erased rows have left, as far as the database can."""
+        self.database.clear()
 
     # ------------------------------------------------------------------------------- workers, inside ``writing``
 
@@ -87,7 +207,7 @@ class Store(Tables):
             ids.append(f"{self._decisions}-{token}")
             arm = np.ascontiguousarray(one.arm, "<f8").tobytes()
             rows.append((self._decisions, token, now, one.chosen, one.probability, one.bandit, arm, one.person))
-        self._db.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
+        self.database.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
         return ids
 
     def activate(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str | None, bool]]:
@@ -97,10 +217,12 @@ class Store(Tables):
         ended, as this one waited for it. Where the number is used and its row is erased nobody can tell: then the id is
         None, and nothing is written.
         """
-        known = dict(self._db.among("SELECT token, number FROM tickets WHERE token IN", [one.token for one in choices]))
+        known = dict(
+            self.database.among("SELECT token, number FROM tickets WHERE token IN", [one.token for one in choices])
+        )
         new = {one.token: one for one in choices if one.token not in known}
         used = {one.maybe for one in new.values() if one.maybe is not None and one.maybe <= self._decisions}
-        there = dict(self._db.among("SELECT number, token FROM decisions WHERE number IN", sorted(used)))
+        there = dict(self.database.among("SELECT number, token FROM decisions WHERE number IN", sorted(used)))
         ids: dict[Any, str | None] = {token: f"{number}-{token}" for token, number in known.items()}
         for token, one in new.items():
             if one.maybe in used and one.maybe not in there:
@@ -110,7 +232,7 @@ class Store(Tables):
         made = [one for token, one in new.items() if token not in ids]
         ids |= zip([one.token for one in made], self.decide(made, now, horizon), strict=True)
         rows = [(token, int(id.partition("-")[0])) for token in new if (id := ids[token]) and not id.startswith("0-")]
-        self._db.insert("tickets", rows)
+        self.database.insert("tickets", rows)
         # of one that was sent twice, the first is new
         told = [(one.token, ids[one.token]) for one in choices]
         return [(id, id is not None and new.pop(token, None) is not None) for token, id in told]
@@ -119,7 +241,7 @@ class Store(Tables):
         """Write rewards down, the first one of each decision."""
         numbers = [_number(id, self._decisions) for id, _ in rewards]
         query = "SELECT number, token, rewarded, at, chosen, bandit, probability FROM decisions WHERE number IN"
-        known = {row[0]: row[1:] for row in self._db.among(query, sorted({n for n in numbers if n is not None}))}
+        known = {row[0]: row[1:] for row in self.database.among(query, sorted({n for n in numbers if n is not None}))}
         statuses: list[Status] = []
         taken: dict[int, tuple[float, int | None, float | None]] = {}
         for (id, value), number in zip(rewards, numbers, strict=True):
@@ -146,30 +268,26 @@ class Store(Tables):
         for number, (value, agreed, probability) in taken.items():
             self._rewards += 1
             rows.append((self._rewards, number, self._decisions, value, agreed, probability))
-        list(self._db.among("UPDATE decisions SET rewarded = 1 WHERE number IN", list(taken)))
-        self._db.insert("rewards", rows)
+        list(self.database.among("UPDATE decisions SET rewarded = 1 WHERE number IN", list(taken)))
+        self.database.insert("rewards", rows)
 
     # ------------------------------------------------------------------------------------------------ learner
 
     def lead(self, holder: str, now: float, seconds: float) -> bool:
         """Become the learner, or go on being it; False where another one is."""
         with self.writing():
-            row = self._db.execute("SELECT holder, until FROM lease WHERE one = 1").fetchone()
+            row = self.database.execute("SELECT holder, until FROM lease WHERE one = 1").fetchone()
             # a lease far in the future is of a clock that was wrong
             if row is not None and row[0] != holder and now < row[1] < now + 100 * seconds:
                 return False
-            self._db.execute(
-                "INSERT INTO lease VALUES (1, ?, ?) "
-                "ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, until = excluded.until",
-                holder,
-                now + seconds,
-            )
+            later = " ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, until = excluded.until"
+            self.database.insert("lease", [(1, holder, now + seconds)], later)
             return True
 
     def resign(self, holder: str) -> None:
         """Let another one lead at once."""
         with self.writing():
-            self._db.execute("DELETE FROM lease WHERE holder = ?", holder)
+            self.database.execute("DELETE FROM lease WHERE holder = ?", holder)
 
     @contextmanager
     def leading(self, holder: str, now: float, seconds: float, connection: Any = None) -> Iterator[None]:
@@ -181,7 +299,7 @@ class Store(Tables):
             If it is the learner no more; nothing is written.
         """
         with self.writing(connection):
-            done = self._db.execute("UPDATE lease SET until = ? WHERE holder = ?", now + seconds, holder)
+            done = self.database.execute("UPDATE lease SET until = ? WHERE holder = ?", now + seconds, holder)
             if done.rowcount != 1:
                 raise LeaseLost("another learner has the lease: this one stops")
             yield
@@ -189,7 +307,7 @@ class Store(Tables):
     def order_by_time(self) -> None:
         """Make :meth:`default` quick. Each reward then writes a page of this index, too, so only where it is asked."""
         with self.writing():
-            self._db.execute("CREATE INDEX IF NOT EXISTS waiting ON decisions (at) WHERE rewarded = 0")
+            self.database.execute("CREATE INDEX IF NOT EXISTS waiting ON decisions (at) WHERE rewarded = 0")
 
     def default(self, before: float, value: float, most: int) -> int:
         """Give the default to decisions made before a time that have no reward; how many."""
@@ -197,7 +315,7 @@ class Store(Tables):
             "SELECT number, chosen, bandit, probability FROM decisions WHERE rewarded = 0 AND at < ? "
             "ORDER BY at, number LIMIT ?"
         )
-        rows = self._db.execute(query, before, most).fetchall()
+        rows = self.database.execute(query, before, most).fetchall()
         self._take({n: (value, None if bandit is None else int(bandit == k), p) for n, k, bandit, p in rows})
         return len(rows)
 
@@ -206,17 +324,17 @@ class Store(Tables):
         query = (
             "SELECT number, chosen, probability, arm, person FROM decisions WHERE number > ? ORDER BY number LIMIT ?"
         )
-        rows = self._db.execute(query, after, most).fetchall()
+        rows = self.database.execute(query, after, most).fetchall()
         return [(n, Choice(k, p, np.frombuffer(arm, "<f8").astype(np.float64), who)) for n, k, p, arm, who in rows]
 
     def rewards(self, most: int) -> list[Event]:
         """The rewards that wait, in the order in which they came."""
         query = "SELECT number, decision, after, reward, agreed, probability FROM rewards ORDER BY number LIMIT ?"
-        return [Event(*row) for row in self._db.execute(query, most).fetchall()]
+        return [Event(*row) for row in self.database.execute(query, most).fetchall()]
 
     def taken(self, events: Sequence[Event], part: int | None) -> None:
         """Delete rewards that the policy has; with ``part``, add them to the owner's curves, in parts of so many."""
-        self._db.execute("DELETE FROM rewards WHERE number <= ?", events[-1].number)
+        self.database.execute("DELETE FROM rewards WHERE number <= ?", events[-1].number)
         if part is None:
             return
         means: dict[int, Array] = {}
@@ -224,7 +342,7 @@ class Store(Tables):
         for event in events:
             number = (event.decision - 1) // part
             means[number] = means.get(number, 0) + np.array([1.0, event.reward])
-            if (added := sums(event)) is not None:
+            if (added := sums(event.reward, event.agreed, event.probability)) is not None:
                 apprentice[number] = apprentice.get(number, 0) + np.array(added)
         self._add("curve", ("rewards", "total"), means)
         self._add("apprentice", SUMS, apprentice)
@@ -233,7 +351,7 @@ class Store(Tables):
         """Add to the sums of parts of the run."""
         more = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in names)
         rows = [(number, *added.tolist()) for number, added in parts.items()]
-        self._db.insert(table, rows, f" ON CONFLICT (part) DO UPDATE SET {more}")
+        self.database.insert(table, rows, f" ON CONFLICT (part) DO UPDATE SET {more}")
 
     def publish(self, number: int, now: float, decisions: int, released: str, shown: str) -> None:
         """Let workers choose by a release.
@@ -246,23 +364,15 @@ class Store(Tables):
         known = self._one("SELECT released FROM releases WHERE number = ?", number)
         if known is not None and _drawn(known) != _drawn(released):
             raise ValueError(f"release {number} must be made once, got a second one: is the checkpoint of this run?")
-        self._db.execute(
-            "INSERT INTO releases VALUES (?, ?, ?, ?, ?) ON CONFLICT (number) DO NOTHING",
-            number,
-            now,
-            decisions,
-            released,
-            shown,
+        self.database.insert(
+            "releases", [(number, now, decisions, released, shown)], " ON CONFLICT (number) DO NOTHING"
         )
         self._released = max(self._released, number)
 
     def note(self, name: str, value: Any) -> None:
         """Write down a public fact."""
-        self._db.execute(
-            "INSERT INTO facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            name,
-            json.dumps(value),
-        )
+        later = " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        self.database.insert("facts", [(name, json.dumps(value))], later)
 
     def forget(self, upto: int, expired: int, most: int) -> bool:
         """Erase what the policy has for good: arms and persons up to a number, and all of what is closed or expired.
@@ -272,14 +382,63 @@ class Store(Tables):
         """
         first = int(self.fact("forgotten") or 0)
         last = max(first, min(upto, first + most))
-        self._db.execute("UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", first, last)
+        self.database.execute(
+            "UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", first, last
+        )
         closed = "SELECT number FROM decisions WHERE rewarded = 1 AND number <= ? ORDER BY number LIMIT ?"
         old = "SELECT number FROM decisions WHERE number <= ? ORDER BY number LIMIT ?"
         left = last < upto
         for numbers, end in ((closed, last), (old, min(last, expired))):
-            left |= self._db.execute(f"DELETE FROM decisions WHERE number IN ({numbers})", end, most).rowcount == most
+            left |= (
+                self.database.execute(f"DELETE FROM decisions WHERE number IN ({numbers})", end, most).rowcount == most
+            )
         self.note("forgotten", last)
         return left
+
+    # ---------------------------------------------------------------------------------------------- what is read
+
+    def counts(self) -> dict[str, int]:
+        """For monitoring: decisions and releases so far."""
+        decisions, released = self.database.execute("SELECT decisions, released FROM counts").fetchone()
+        return {"decisions": decisions, "releases": max(released, 0)}
+
+    def waiting(self) -> int:
+        """How many rewards the learner has not taken in. Depends on rewards: for the owner alone."""
+        return int(self._one("SELECT count(*) FROM rewards") or 0)
+
+    def decided(self) -> int:
+        """How many decisions there have been."""
+        return int(self._one("SELECT decisions FROM counts"))
+
+    def newest(self) -> int:
+        """The number of the newest release, or −1."""
+        return int(self._one("SELECT released FROM counts"))
+
+    def released(self, number: int) -> str:
+        """A release as JSON."""
+        return str(self._one("SELECT released FROM releases WHERE number = ?", number))
+
+    def history(self) -> list[dict[str, Any]]:
+        """Of every release: its number, time, how many decisions went before it, and what the page shows of it."""
+        rows = self.database.execute("SELECT number, at, decisions, shown FROM releases ORDER BY number")
+        return [{"number": n, "at": at, "decisions": k, **json.loads(shown)} for n, at, k, shown in rows]
+
+    def fact(self, name: str) -> Any:
+        """What the learner has written down under a name."""
+        found = self._one("SELECT value FROM facts WHERE name = ?", name)
+        return None if found is None else json.loads(found)
+
+    def curve(self) -> list[dict[str, Any]]:
+        """Raw: means of rewards in parts of the run."""
+        rows = self.database.execute("SELECT part, rewards, total FROM curve ORDER BY part")
+        return [{"part": part, "rewards": int(n), "mean": total / n} for part, n, total in rows]
+
+    def apprentice(self) -> list[dict[str, Any]]:
+        """Raw: the report on an apprentice, in parts of the run, the last one of all of it (part −1)."""
+        query = f"SELECT part, {', '.join(SUMS)} FROM apprentice ORDER BY part"
+        rows = self.database.execute(query).fetchall()
+        whole = [(-1, *np.sum([row[1:] for row in rows], axis=0).tolist())] if rows else []
+        return [{"part": part, **report(total)} for part, *total in [*rows, *whole]]
 
 
 def _number(id: str, last: int) -> int | None:

@@ -62,7 +62,7 @@ class Service:
                 signal.signal(name, lambda *_: self.stop())
         try:
             while not self._stopped.is_set():
-                self._look()
+                self.look()
                 self._stopped.wait(_LOOK)
         finally:
             self._end()
@@ -76,15 +76,17 @@ class Service:
         pairs = zip(self._roles, self._running, strict=True)
         return [one.pid for kind, one in pairs if kind == role and one is not None and one.poll() is None]
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Start whatever does not run, unless it has been started a moment ago."""
         for i, one in enumerate(self._running):
             ended = None if one is None else one.poll()
             wait = _LATER if ended == MISFIT else _AGAIN
             if (one is None or ended is not None) and time.monotonic() >= self._begun[i] + wait:
                 self._begun[i] = time.monotonic()
-                self._running[i] = self._start(self._roles[i])
+                self._running[i] = self.start(self._roles[i])
 
-    def _start(self, role: str) -> subprocess.Popen[bytes]:
+    def start(self, role: str) -> subprocess.Popen[bytes]:
+        """Begin a process."""
         command = [sys.executable, "-m", "dpbandits.serve", role, str(self._path)]
         fds: tuple[int, ...] = ()
         if role == "worker" and self._socket is not None:

@@ -3,18 +3,19 @@
 A record is added when it comes; at the end of a public batch the sums of all records so far are released with noise,
 and one budget, charged once, covers all releases.
 
-======================  ============================================  ===========================  ===================
+======================  ============================================  ===========================  =====================
 sums                    of records                                    who is protected             who adds the noise
-======================  ============================================  ===========================  ===================
+======================  ============================================  ===========================  =====================
 ``PairSums``            (w·x xᵀ, g·x): linear models                  a record; a person with n    a trusted server
 ``BlockSums``           the same in blocks, a model for each          a record                     a trusted server
 ``ArmSums``             g of one of K public vectors                  a record; a person with one  a trusted server
 ``RecordSums``          vectors of any kind, of a known sensitivity   a record; a person with one  a trusted server
 ``PersonSums``          means over everything a person has told       a person with any number     a trusted server
+``PairMessages``        (w·x xᵀ, g·x), all so far             a user with one record       users, for themselves
 ``PairBatches``         (w·x xᵀ, g·x), sums of each batch             a user of one batch          users, and a shuffler
 ``ShuffledBatches``     vectors, sums of each batch                   a user; a person with n      users, and a shuffler
 ``ShuffledPersonSums``  means over everything a person has told       a person with any number     users, and a shuffler
-======================  ============================================  ===========================  ===================
+======================  ============================================  ===========================  =====================
 
 All of them state ``cost``, add whole numbers, which have no rounding error to tell anything by, draw noise on a
 lattice, and keep their state by ``kept()`` and ``resume(saved)``, in place, for the object that owns them. Models that
@@ -39,18 +40,22 @@ from dpkit.lazy import attributes_of
 if TYPE_CHECKING:
     from dpkit.moments.arms import ArmSums, reward_scales, reward_sensitivity
     from dpkit.moments.blocks import BlockSums, Released, block_record, features, record_sensitivity
+    from dpkit.moments.local import PairMessages
     from dpkit.moments.pairs import NoisyPair, PairSums, pair_scales, whole_digits
     from dpkit.moments.people import People, PersonSums, PersonTotals, Rounds, Weigh
     from dpkit.moments.records import NoisyRecords, RecordSums
-    from dpkit.moments.shuffled import PairBatches, ShuffledBatches, batch_protocol, max_cost
+    from dpkit.moments.shuffled import ShuffledBatches, batch_protocol, max_cost
+    from dpkit.moments.shuffled_pairs import NoisyBatch, PairBatches
     from dpkit.moments.shuffled_people import ShuffledPersonSums
 
 __all__ = [
     "ArmSums",
     "BlockSums",
+    "NoisyBatch",
     "NoisyPair",
     "NoisyRecords",
     "PairBatches",
+    "PairMessages",
     "PairSums",
     "People",
     "PersonSums",
@@ -76,10 +81,12 @@ __all__ = [
 _HOMES = {
     "dpkit.moments.arms": "ArmSums reward_scales reward_sensitivity",
     "dpkit.moments.blocks": "BlockSums Released block_record features record_sensitivity",
+    "dpkit.moments.local": "PairMessages",
     "dpkit.moments.pairs": "NoisyPair PairSums pair_scales whole_digits",
     "dpkit.moments.people": "People PersonSums PersonTotals Rounds Weigh",
     "dpkit.moments.records": "NoisyRecords RecordSums",
-    "dpkit.moments.shuffled": "PairBatches ShuffledBatches batch_protocol max_cost",
+    "dpkit.moments.shuffled": "ShuffledBatches batch_protocol max_cost",
+    "dpkit.moments.shuffled_pairs": "NoisyBatch PairBatches",
     "dpkit.moments.shuffled_people": "ShuffledPersonSums",
 }
 

@@ -10,7 +10,6 @@ input of each of m sums, and pays for m releases (``accounting.amplification.par
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -24,16 +23,14 @@ from accounting.arrays import Array
 from accounting.checks import integer
 from accounting.releases import Composed
 from dpkit import randomness
-from dpkit.geometry import pair_sensitivity, smat, svec
 from dpkit.mechanisms._checked import charge
-from dpkit.moments.pairs import PairBounds, pair_scales
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
-from dpkit.states.entries import conform, in_units, short
+from dpkit.states.entries import conform, short
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
 
-__all__ = ["PairBatches", "ShuffledBatches", "batch_protocol", "max_cost"]
+__all__ = ["ShuffledBatches", "batch_protocol", "max_cost"]
 
 # Records that are randomized together: the noise of m users is one binomial draw, which costs little more than one's.
 _TOGETHER = 64
@@ -241,86 +238,3 @@ class ShuffledBatches:
             for batch, (count, row) in enumerate(zip(users, ones, strict=True), released)
             if count
         }
-
-
-class PairBatches(ShuffledBatches):
-    """The sums H of w·x xᵀ and b of g·x over batches of users, each with noise.
-
-    Users tell x, w and g in one row, with 0 ≤ w‖x‖² ≤ W and |g|·‖x‖ ≤ B; :meth:`add` refuses others. Records are scaled
-    to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second part, were the two
-    replaced independently; two records of one user differ by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B,
-    least=m)``, m as there.
-
-    Parameters
-    ----------
-    ends, budget, rng, ledger, records
-        As for :class:`ShuffledBatches`.
-    dim : int
-        d.
-    W, B, share, least : float
-        As for :class:`PairSums`.
-
-    Examples
-    --------
-    >>> from accounting import Budget
-    >>> from dpkit.moments import PairBatches
-    >>> batches = PairBatches([500], 2, 1.0, 1.0, 0.5, budget=Budget(2.0, 1e-6))
-    >>> for _ in range(500):
-    ...     batches.add(np.array([0.6, 0.8, 1.0, 0.5]), batch=0)  # x, w and g
-    >>> H, b = batches.release_pair()
-    >>> H.shape, b.shape
-    ((2, 2), (2,))
-    """
-
-    def __init__(
-        self,
-        ends: Sequence[int],
-        dim: int,
-        W: float,
-        B: float,
-        share: float,
-        *,
-        budget: Budget,
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        records: int | None = None,
-        least: float = 0.0,
-    ) -> None:
-        dim = integer("dim", dim, at_least=1)
-        self.a, self.c = pair_scales(W, B, share)
-        self._bounds = PairBounds.of(W, B, least)
-        self._half = dim * (dim + 1) // 2
-        bound = math.hypot(self.a * W, self.c * B)
-        distance = pair_sensitivity(self.a, W, self.c, B, budget.adjacency, least=least)
-        known: dict[str, Any] = {"bound": bound, "distance": distance, "budget": budget}
-        super().__init__(ends, self._half + dim, self._records, **known, rng=rng, ledger=ledger, records=records)
-
-    def add(self, row: Array, batch: int) -> None:
-        """What one user of a batch tells: x, w and g.
-
-        Raises
-        ------
-        ValueError
-            If it passes W or B, has a long g·x with a small w·x xᵀ (``least``), or holds NaN. Nothing changes.
-        """
-        if (w := float(row[-2])) != 0.0 or float(row[-1]) != 0.0:  # else it adds nothing, whatever x is
-            self._bounds.check(row[:-2], w, float(row[-1]))
-        super().add(row, batch)
-
-    def _records(self, rows: Array) -> Array:
-        """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
-        X, w, g = rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
-        return np.concatenate([svec((self.a * w * X)[:, :, None] * X[:, None, :]), self.c * g * X], axis=1)
-
-    def kept(self) -> dict[str, Any]:
-        """As of other sums, with their units."""
-        return super().kept() | {"units": np.array([self.a, self.c])}
-
-    def resume(self, saved: Any) -> None:
-        """The inverse of :meth:`kept`, checked."""
-        super().resume(in_units(saved, (self.a, self.c)))
-
-    def release_pair(self, weight: float = 1.0) -> tuple[Array, Array]:
-        """Close the batch: H and b with noise, times ``weight``."""
-        scaled = self.release()
-        return weight * smat(scaled[: self._half] / self.a), weight * scaled[self._half :] / self.c

@@ -12,8 +12,8 @@ from scipy.special import gammaln
 from accounting import Budget, Gaussian, ShuffledBinomial, calibrate, delta, epsilon, gdp
 from accounting.amplification import binomial_trade_off
 from accounting.amplification.binomial_trade_off import LEFT_OUT, central_mu, rounded_log_survival, rounded_mu
+from accounting.compose.failures import split_failures
 from accounting.notions.conversions import gdp_delta
-from accounting.releases.stand_ins import split_failures
 
 
 def law(trials, shift, size):

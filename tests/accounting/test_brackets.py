@@ -40,7 +40,7 @@ from accounting import (
 )
 from accounting.compose import pld
 from accounting.compose.convolution import Convolution
-from accounting.lower.lower import lower_epsilon
+from accounting.lower.lower_bound import lower_epsilon
 
 
 def sampled(z, q):
@@ -293,34 +293,6 @@ def test_monotone_in_rate_count_and_noise(z, log_q, count):
     assert base <= float(epsilon(2 * count * sampled(z, q), level, accountant="pld")) * (1 + 1e-4)
 
 
-@settings(max_examples=6, deadline=None)
-@given(log_eps=st.floats(-2.5, -1.3), count=st.integers(100, 1000), kind=st.integers(0, 2))
-def test_brackets_of_permute_and_flip_are_narrow(log_eps, count, kind):
-    total = count * NoisyMax(10**log_eps, "exponential") + [PureDP(0.0), Laplace(20.0), Gaussian(20.0)][kind]
-    lower, upper = bound(total, 1e-6)
-    assert 0.985 * upper < lower <= upper
-
-
-@pytest.mark.parametrize(
-    ("eps", "count", "noise", "width"),
-    [
-        (1.0, 1, "gumbel", 1e-3),
-        (1.0, 10, "gumbel", 1e-3),
-        (0.1, 100, "gumbel", 2e-3),
-        (5.0, 10, "gumbel", 1e-3),
-        (1.0, 10, "exponential", 1e-3),
-        (0.1, 100, "exponential", 0.01),
-        (1.0, 10, "laplace", 0.1),
-    ],
-)
-def test_brackets_of_noisy_maxima(eps, count, noise, width):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        lower, upper = bound(count * NoisyMax(eps, noise), 1e-6)
-        assert 0.8 * eps < bound(NoisyMax(eps, noise), 0.0).lower <= eps
-    assert (1 - width) * upper < lower <= upper
-
-
 @pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace"])
 @pytest.mark.parametrize("order", [0.0, 2.0, 30.0])
 def test_the_lower_value_of_a_noisy_max_is_of_two_scores(noise, order):
@@ -333,6 +305,7 @@ def test_the_lower_value_of_a_noisy_max_is_of_two_scores(noise, order):
     q = p * math.exp(-high)
     assert 0 < high <= eps
     assert 0 < low <= eps
+    assert 0.8 * eps < bound(NoisyMax(eps, noise), 0.0).lower <= eps
     # the lead at which that is the law, and what wins after it moved by ε
     rng = np.random.default_rng(6)
     difference = np.sort(getattr(rng, noise)(size=400_000) - getattr(rng, noise)(size=400_000))

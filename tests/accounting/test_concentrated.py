@@ -24,7 +24,7 @@ from accounting.loss import concentrated_curve as concentrated
 from accounting.loss.concentrated import CoinsPair, ConcentratedPair
 from accounting.loss.concentrated_curve import _log_excess, lower_zcdp_epsilon, zcdp_delta, zcdp_epsilon
 from accounting.loss.worst_coins import worst_coin
-from accounting.lower.lower import lower_epsilon
+from accounting.lower.lower_bound import lower_epsilon
 from accounting.notions.conversions import gdp_delta, gdp_epsilon
 
 
@@ -115,11 +115,11 @@ def test_near_zero_delta_inverts_epsilon(rho):
 def test_the_pairs_enclose_the_curve():
     above, below = ConcentratedPair(0.05), CoinsPair(0.05)
     for pair in (above, below):
-        losses, p, q, beyond = pair._atoms()
+        losses, p, q, beyond = pair.atoms()
         assert np.all(np.diff(losses) > 0)
         assert p.sum() + beyond == pytest.approx(1.0, abs=1e-6)
         assert p == pytest.approx(np.exp(losses) * q, rel=1e-9)
-    losses, p, _, beyond = above._atoms()
+    losses, p, _, beyond = above.atoms()
     for eps in np.linspace(0.0, 2.5, 41):
         atoms = beyond + float(p @ np.maximum(-np.expm1(np.minimum(eps - losses, 0.0)), 0.0))
         exact = zcdp_delta(0.05, eps)

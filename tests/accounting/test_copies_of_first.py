@@ -8,7 +8,7 @@ import pytest
 from ledgers import most_of
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, NoisyMax, PoissonSubsampled, PureDP, delta, epsilon
-from accounting.adaptive.choices import choices
+from accounting.adaptive.choices import in_totals
 from accounting.ledger.filters import copies_of_first
 from accounting.ledger.filters.additive_filter import AdditiveFilter
 from accounting.ledger.filters.choice import first_filter
@@ -69,7 +69,7 @@ def test_a_ledger_takes_the_kind_to_the_end_and_another_one_ends_it(tmp_path):
 
 def test_a_full_ledger_says_no_more_than_its_budget_where_the_filter_proves_it(monkeypatch):
     """Without games the accountants only know one pair for each choice, which has a third more variance."""
-    monkeypatch.setattr(choices, "is_playable", lambda kind, count: False)
+    monkeypatch.setattr(in_totals, "is_playable", lambda kind, count: False)
     ledger, some = Ledger(Budget(1.0, 1e-6)), 50 * NoisyMax(0.005)
     for _ in range(160):
         ledger.spend(some)

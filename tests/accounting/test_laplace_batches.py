@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import FixedSizeSubsampled, Laplace, NoisyMax, PoissonSubsampled, PureDP, bound, delta, epsilon
-from accounting.loss.triangles import LaplaceTrianglePair
+from accounting.loss.replaced_noise import LaplaceTrianglePair
 
 EDGES = np.concatenate([[-40.0], np.linspace(-3.0, 3.0, 241), [40.0]])
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.loss.numerics import fast_length, normal_tail
+from accounting.compose.convolution import fast_length
+from accounting.loss.gaussian import normal_tail
 
 
 def test_normal_tails_are_right_to_units_of_z_squared():

@@ -24,10 +24,9 @@ from accounting import (
     epsilon,
     parallel,
 )
-from accounting.compose.convolution import Convolution
+from accounting.compose.convolution import Convolution, Sum
 from accounting.compose.pld import is_quick
-from accounting.compose.sums import Sum
-from accounting.loss.losses import SpanPair
+from accounting.loss.gumbel_maxima import SpanPair
 
 
 def pld_delta(release, eps):

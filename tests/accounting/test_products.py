@@ -9,8 +9,8 @@ import pytest
 
 from accounting import Gaussian, PoissonSubsampled, RandomizedResponse
 from accounting.compose import pld
+from accounting.compose.convolution import Directly, Transformed
 from accounting.compose.pairs import alternatives
-from accounting.compose.products import Directly, Transformed
 
 TIMES = (1, 6, 3)
 

@@ -27,12 +27,13 @@ from accounting import (
 from accounting.amplification.blanket import response_delta, same_delta_at_least
 from accounting.amplification.lattice_sums import mean_positive_part, sums_of_values
 from accounting.amplification.local_laplace import local_laplace_delta, local_laplace_delta_at_least
-from accounting.amplification.randomizers import curve_atoms, delta_at_least, delta_at_most, epsilon_at_least, thirds
+from accounting.amplification.randomizers import curve_atoms, epsilon_at_least
 from accounting.amplification.shuffling import shuffled_delta
 from accounting.amplification.unary import unary_bits, unary_delta, unary_delta_at_least, unary_thirds
 from accounting.ledger.record.release_json import decode, encode
 from accounting.loss.counts import DifferencePair
-from accounting.loss.losses import Coins
+from accounting.loss.responses import Coins
+from accounting.releases.shuffling import randomizer_of
 
 
 def multisets(laws):
@@ -115,7 +116,7 @@ def test_a_unary_message_alone_costs_what_its_pair_of_bits_does(optimized):
     p, q = unary_bits(1.3, optimized)
     assert p * (1 - q) / (q * (1 - p)) == pytest.approx(math.exp(1.3))
     masses = np.array([q * (1 - p), p * q + (1 - p) * (1 - q), p * (1 - q)])
-    at = Coins(1.3, release.as_many_as)._atoms()[1]
+    at = Coins(1.3, release.as_many_as).atoms()[1]
     assert at == pytest.approx(masses)
     order = 3.0
     moment = math.log(float(np.sum(masses**order * masses[::-1] ** (1 - order)))) / (order - 1)
@@ -233,13 +234,14 @@ KNOWN = [
 
 @pytest.mark.parametrize("randomizer", KNOWN, ids=repr)
 def test_the_pair_of_a_curve_dominates_it_and_is_hardly_above(randomizer):
-    losses, p, q = curve_atoms(randomizer, 2000)
+    local = randomizer_of(randomizer)
+    losses, p, q = curve_atoms(local, 2000)
     assert p.sum() == pytest.approx(1.0, abs=1e-8)
     assert p == pytest.approx(q[::-1])
-    for at in np.linspace(0.0, 5.0, 6) * math.sqrt(2 * math.pi) * delta_at_most(randomizer, 2000, 0.0):
+    for at in np.linspace(0.0, 5.0, 6) * math.sqrt(2 * math.pi) * local.delta_at_most(2000, 0.0):
         found = float(np.maximum(p - math.exp(at) * q, 0.0).sum())
-        true = delta_at_most(randomizer, 2000, float(at))
-        assert delta_at_least(randomizer, 2000, float(at)) <= found
+        true = local.delta_at_most(2000, float(at))
+        assert local.delta_at_least(2000, float(at)) <= found
         assert true * 0.985 <= found <= true * 1.04 + 1e-9
     assert np.all(np.diff(losses) > 0)
 
@@ -259,7 +261,7 @@ def test_the_difference_of_two_counts_is_rounded_down_and_hardly_so(trials, rate
 
 @pytest.mark.parametrize("randomizer", KNOWN, ids=repr)
 def test_the_third_of_a_message_is_what_the_witness_says(randomizer):
-    others, first, second = thirds(randomizer)
+    others, first, second = randomizer_of(randomizer).thirds()
     assert 0 < second < first < 1
     assert first / others <= math.exp(
         1.0 / getattr(randomizer, "noise_multiplier", 1.0 / getattr(randomizer, "epsilon", 1.0))
@@ -333,15 +335,16 @@ def test_what_is_refused_and_stored():
 @pytest.mark.parametrize("local", [UnaryEncoding(1e-6, 3), Laplace(1e6), UnaryEncoding(30.0, 3)])
 def test_a_lower_value_of_nothing_is_found_at_once(local, monkeypatch):
     """Where δ is met at ε = 0, or nothing is known, bisection has no positive end."""
-    asked = []
+    randomizer, asked = randomizer_of(local), []
+    least = type(randomizer).delta_at_least
 
     def counted(*given):
         asked.append(given)
-        return delta_at_least(*given)
+        return least(*given)
 
-    monkeypatch.setattr("accounting.amplification.randomizers.delta_at_least", counted)
-    assert epsilon_at_least(local, 1000, 0.5) == 0.0
-    assert len(asked) < 60
+    monkeypatch.setattr(type(randomizer), "delta_at_least", counted)
+    assert epsilon_at_least(randomizer, 1000, 0.5) == 0.0
+    assert 0 < len(asked) < 60
 
 
 @pytest.mark.parametrize("epsilon0", [32.0, 36.0, 60.0, 300.0])

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Gaussian, Laplace, NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.adaptive.choices.choices import played
-from accounting.adaptive.choices.coin_games import played_delta
-from accounting.adaptive.choices.lattice_games import two_losses
+from accounting.adaptive.choices.coins import kind_of
+from accounting.adaptive.choices.every_coin import played_delta
+from accounting.adaptive.choices.scores_below import two_losses
+from accounting.loss.laplace import LaplacePair
 from accounting.loss.laplace_maxima import MaximumPair, excess, more_than_lead
-from accounting.loss.losses import LaplacePair
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
@@ -140,7 +140,7 @@ def test_leads_that_change_sides_are_the_worst_of_strong_choices():
 
 @pytest.mark.parametrize("eps", [1e-4, 0.05, 1.0, 8.0, 30.0])
 def test_the_coins_of_one_choice_are_less_than_the_noise(eps):
-    game = (played(MaximumPair(eps), 1),)
+    game = ((kind_of(MaximumPair(eps)), 1),)
     for at in eps * np.linspace(0, 0.999, 40):
         assert played_delta(game, float(at)) < LaplacePair(eps).delta(float(at))
 

@@ -24,8 +24,8 @@ from accounting import (
     compose,
     parallel,
 )
+from accounting.compose.failures import split_failures
 from accounting.releases import Composed
-from accounting.releases.stand_ins import split_failures
 
 EXAMPLES = [
     Gaussian(1.5),

@@ -27,8 +27,10 @@ from accounting import (
     epsilon,
 )
 from accounting.ledger.record.release_json import decode, encode
+from accounting.loss.gaussian import GaussianPair
 from accounting.loss.integers import IntegerPair
-from accounting.loss.losses import Coins, GaussianPair, LaplacePair
+from accounting.loss.laplace import LaplacePair
+from accounting.loss.responses import Coins
 from accounting.loss.sampled import ReplacedPair
 from accounting.loss.swapped import swapped
 

@@ -40,7 +40,7 @@ from accounting.amplification.blanket import (
 )
 from accounting.amplification.shuffled_binomial import central_rdp, log_survival
 from accounting.amplification.shuffling import local_epsilon, shuffled_delta, shuffled_epsilon
-from accounting.releases.stand_ins import split_failures
+from accounting.compose.failures import split_failures
 
 # ------------------------------------------------------------------------------------------------------- adjacency
 
@@ -447,7 +447,7 @@ def test_failures_of_the_window():
     # of 40 flips fewer than 3 come up heads; two counts move, three times
     ends = sum(math.comb(40, k) for k in range(3)) / 2.0**40
     assert log_s == pytest.approx(6 * math.log1p(-ends), rel=1e-6)
-    assert "CentralShuffledBinomial" in repr(rest)
+    assert "CountsInWindows" in repr(rest)
     assert math.expm1(split_failures(ShuffledBinomial(20_000, 80.0, 6))[0]) > -1e-38
 
 

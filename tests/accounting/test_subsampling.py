@@ -21,8 +21,8 @@ from accounting import (
     epsilon,
     rdp,
 )
+from accounting.compose.failures import split_failures
 from accounting.notions.pure import pure
-from accounting.releases.stand_ins import split_failures
 
 # The curve is rounded up by a relative 2e-13.
 TIGHT = mpmath.mpf("1e-12")

@@ -90,6 +90,23 @@ def test_the_default_is_exact_for_gaussians_without_asking_anyone_else():
     assert set(compare(3 * Gaussian(2.0), 1e-6)) == {"gdp", "zcdp", "rdp", "pld"}
 
 
+@pytest.mark.parametrize(
+    ("release", "level"),
+    [
+        (1000 * PoissonSubsampled(Gaussian(1.1), 0.01), 1e-6),
+        (100 * Laplace(2.0) + PureDP(0.1), 1e-9),
+        # near the sum of all the largest losses, those of a unit that is present; and an ε that is beyond use
+        (3 * PoissonSubsampled(PureDP(0.245376219210605), 0.041174763214761316), 5.456103078365707e-10),
+        (8 * PoissonSubsampled(PureDP(0.01978519449051995), 0.009666946015686424), 2.4e-97),
+        (10 * Laplace(213.1) + 58 * PoissonSubsampled(PureDP(0.012), 0.2235), 2.7e-125),
+        (16 * DiscreteGaussian(2.472, shift=3) + 96 * Gaussian(0.392), 3.6e-123),
+    ],
+    ids=repr,
+)
+def test_where_one_accountant_is_asked_no_other_says_less(release, level):
+    assert epsilon(release, level) <= min(compare(release, level).values()) * (1 + 1e-9)
+
+
 def test_nothing_costs_nothing():
     assert epsilon(Composed(), 1e-6) == 0.0
     assert delta(Composed(), 0.0) == 0.0

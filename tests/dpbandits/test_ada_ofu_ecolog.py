@@ -94,18 +94,18 @@ def test_the_step_over_the_ellipsoid_is_the_generic_solvers():
         x = ball(rng, d)
         policy.aside.append([*x, float(rng.random() < mu(x @ [1.0, -1.0]))])
         policy.A.add(x, 1.0)
-    policy._set_aside(np.array([1.0, 0.0]), 1.0)
+    policy.set_aside(np.array([1.0, 0.0]), 1.0)
     assert np.linalg.norm(policy.center - [1.0, -1.0]) < 0.3
     for theta in ([1.9, 0.0], [-0.5, 1.0]):  # outside of the ellipsoid
         policy.theta = np.array(theta)
         x = ball(rng, d)
-        nearest, eta = policy._nearest(x, policy.V.inverse @ x)
-        half = policy._reach() * math.sqrt(x @ np.linalg.solve(policy.A.matrix, x))
+        nearest, eta = policy.nearest(x, policy.V.inverse @ x)
+        half = policy.reach() * math.sqrt(x @ np.linalg.solve(policy.A.matrix, x))
         assert half < S * np.linalg.norm(x)
         assert eta == pytest.approx(1 + half)
         found, z = nearest(lambda z: float(mu(z)) - 1.0)
         expected = proximal(
-            policy.theta, policy.V.matrix, x, [1.0], eta, policy.center, policy.A.matrix, policy._reach()
+            policy.theta, policy.V.matrix, x, [1.0], eta, policy.center, policy.A.matrix, policy.reach()
         )
         np.testing.assert_allclose(found, expected, atol=1e-4)
         assert z == pytest.approx(x @ found)

@@ -64,10 +64,10 @@ def test_the_loss_has_its_derivatives():
     for _ in range(20):
         policy.update(policy.select(ball(rng, 3, 2)), float(rng.standard_t(1.5)))
     theta = np.array([0.2, -0.3])
-    _, gradient, hessian = policy._loss(theta)
-    np.testing.assert_allclose(gradient, approx_fprime(theta, lambda v: policy._loss(v)[0], 1e-6), rtol=1e-3, atol=1e-3)
+    _, gradient, hessian = policy.loss(theta)
+    np.testing.assert_allclose(gradient, approx_fprime(theta, lambda v: policy.loss(v)[0], 1e-6), rtol=1e-3, atol=1e-3)
     for i in range(2):
-        bend = approx_fprime(theta, lambda v, i=i: policy._loss(v)[1][i], 1e-6)
+        bend = approx_fprime(theta, lambda v, i=i: policy.loss(v)[1][i], 1e-6)
         np.testing.assert_allclose(hessian[i], bend, rtol=1e-3, atol=1e-2)
 
 

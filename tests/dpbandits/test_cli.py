@@ -37,6 +37,18 @@ def call(tmp_path, monkeypatch):
     return invoke
 
 
+@pytest.fixture
+def played(call):
+    """What a command wrote that ended well."""
+
+    def invoke(command, *arguments, **options):
+        result = call(command, *arguments, **options)
+        assert result.exit_code == 0, result.output
+        return Results.load(f"{command}.json")
+
+    return invoke
+
+
 # the others are shown contexts, or protect persons only
 SAME = ["standing-private"]  # whose arms are the same in every round
 CHANGING = [
@@ -109,78 +121,62 @@ def test_run_compares_policies_and_budgets(call, tmp_path):
     assert (tmp_path / "run.png").exists()
 
 
-@pytest.mark.parametrize("link", ["logistic", "probit", "linear", "poisson"])
-def test_every_policy_plays_every_link(call, tmp_path, link):
-    named = [word for policy in CHANGING for word in ("-p", policy)]
-    options = ("--rounds", 25, "--seeds", 1, "--link", link, *named, "-e", 1, "--theta-norm", 1)
-    result = call("run", *QUICK, *options, drawn=link == "logistic")
-    assert result.exit_code == 0, result.output
-    results = Results.load(tmp_path / "run.json")
-    assert results.complete
+@tabled("link", ["logistic", "probit", "linear", "poisson", "with arms that come and go"])
+def test_every_policy_plays_every_link(link, played):
+    """One test, as their noise is calibrated once."""
+    if link == "with arms that come and go":
+        environment = Available(GLM(2, arms=6, theta_norm=1.0), share=0.4, stay=0.5)
+        results = simulate(factories(CHANGING, [1.0], 1e-5, environment, 25), environment, rounds=25, seeds=1)
+        assert all(np.isfinite(run.regret).all() for run in results.runs)
+    else:
+        named = [word for policy in CHANGING for word in ("-p", policy)]
+        options = ("--rounds", 25, "--seeds", 1, "--link", link, *named, "-e", 1, "--theta-norm", 1)
+        results = played("run", *QUICK, *options, drawn=link == "logistic")
+        assert results.complete
     assert len(results.policies) == len(CHANGING)
 
 
-@pytest.mark.parametrize("link", ["logistic", "poisson"])
-def test_policies_for_arms_that_stand_are_told_these(call, tmp_path, link):
+@tabled("link", ["logistic", "poisson"])
+def test_policies_for_arms_that_stand_are_told_these(link, played):
     options = ("--rounds", 50, "--seeds", 2, "--link", link, "--arm-law", "fixed_sphere", "-e", 1, "--theta-norm", 1)
-    result = call("run", *QUICK, *options, "-p", *SAME)
-    assert result.exit_code == 0, result.output
-    assert Results.load(tmp_path / "run.json").policies == ["standing private, ε = 1"]
+    assert played("run", *QUICK, *options, "-p", *SAME).policies == ["standing private, ε = 1"]
 
 
-def test_policies_with_a_parameter_per_arm_play_contexts(call, tmp_path):
+def test_policies_with_a_parameter_per_arm_play_contexts(tmp_path, played):
     named = [word for policy in STANDING for word in ("-p", policy)]
-    result = call("run", "--world", "disjoint", "-t", 60, "--seeds", 1, "--jobs", 1, *named, "-e", 1)
-    assert result.exit_code == 0, result.output
-    results = Results.load(tmp_path / "run.json")
+    results = played("run", "--world", "disjoint", "-t", 60, "--seeds", 1, "--jobs", 1, *named, "-e", 1)
     assert results.complete
     assert len(results.policies) == len(STANDING) == 4
     log = tmp_path / "log.csv"
     log.write_text("a,b,label\n" + "0.9,0.1,yes\n0.1,0.8,no\n-0.4,0.3,maybe\n" * 20)
-    result = call("replay", log, "--layout", "labels", "--seeds", 1, "--jobs", 1, *named, "-e", 1, drawn=True)
-    assert result.exit_code == 0, result.output
-    assert set(Results.load(tmp_path / "replay.json").policies) == set(results.policies)
+    replayed = played("replay", log, "--layout", "labels", "--seeds", 1, "--jobs", 1, *named, "-e", 1, drawn=True)
+    assert set(replayed.policies) == set(results.policies)
 
 
-@pytest.mark.parametrize("name", GALLERY)
-def test_run_plays_the_gallery(call, tmp_path, name):
-    result = call("run", "--world", name, "-t", 30, "--seeds", 1, "--jobs", 1, "-p", "uniform", "-p", "glb-omd")
-    assert result.exit_code == 0, result.output
-    results = Results.load(tmp_path / "run.json")
+@tabled("name", GALLERY)
+def test_run_plays_the_gallery(name, played):
+    results = played("run", "--world", name, "-t", 30, "--seeds", 1, "--jobs", 1, "-p", "uniform", "-p", "glb-omd")
     assert (results.complete, results.environment) == (True, world(name).make().name)
 
 
-def test_run_takes_as_many_rounds_as_the_gallery_has(call, tmp_path):
-    assert call("run", "--world", "people", "--seeds", 1, "--jobs", 1, "-p", "uniform").exit_code == 0
-    assert Results.load(tmp_path / "run.json").runs[0].round[-1] == 5000
+def test_run_takes_as_many_rounds_as_the_gallery_has(played):
+    assert played("run", "--world", "people", "--seeds", 1, "--jobs", 1, "-p", "uniform").runs[0].round[-1] == 5000
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "student_t", "pareto", "symmetric_pareto"])
-def test_run_knows_heavy_tails(call, tmp_path, noise):
+@tabled("noise", ["gaussian", "student_t", "pareto", "symmetric_pareto"])
+def test_run_knows_heavy_tails(noise, played):
     named = [word for policy in ("uniform", "oful", "hvt-ucb", "crtm", "one-pass-private") for word in ("-p", policy)]
-    result = call("run", *QUICK, "--noise", noise, "--tail-index", 1.5, "--arm-law", "cube", *named, "-e", 1)
-    assert result.exit_code == 0, result.output
-    results = Results.load(tmp_path / "run.json")
+    results = played("run", *QUICK, "--noise", noise, "--tail-index", 1.5, "--arm-law", "cube", *named, "-e", 1)
     assert results.environment.startswith("linear bandit, ")
     regret = {row["policy"]: row["regret"] for row in results.table()}
     assert regret["Hvt-UCB"] < regret["uniform"]
 
 
-def test_every_policy_copes_with_arms_that_come_and_go():
-    environment = Available(GLM(3, arms=6, theta_norm=1.0), share=0.4, stay=0.5)
-    players = factories(CHANGING, [1.0], 1e-5, environment, 50)
-    results = simulate(players, environment, rounds=50, seeds=1, progress=False)
-    assert len(results.runs) == len(CHANGING)
-    assert all(np.isfinite(run.regret).all() for run in results.runs)
-
-
-def test_run_has_late_and_missing_rewards(call, tmp_path):
-    assert call("run", *QUICK, "-p", "uniform", "--delay", 20, "--missing", 0.2).exit_code == 0
-    results = Results.load(tmp_path / "run.json")
+def test_run_has_late_and_missing_rewards(played):
+    results = played("run", *QUICK, "-p", "uniform", "--delay", 20, "--missing", 0.2)
     assert results.environment.endswith("delays around 20, 20 % missing")
     assert 20 < results.table()[0]["untold"] < 120
-    assert call("run", *QUICK, "-p", "uniform", "--missing", 0.5).exit_code == 0
-    assert Results.load(tmp_path / "run.json").environment.endswith("delay 0, 50 % missing")
+    assert played("run", *QUICK, "-p", "uniform", "--missing", 0.5).environment.endswith("delay 0, 50 % missing")
 
 
 def test_run_goes_on_where_it_stopped(call, tmp_path, monkeypatch):
@@ -342,25 +338,21 @@ def test_a_missing_typer_is_named():
     assert done.stderr.strip() == 'error: the command line needs typer: python -m pip install "dpkit[cli]"'
 
 
-def test_persons_are_protected_where_there_are_some(call, tmp_path):
+def test_persons_are_protected_where_there_are_some(call, tmp_path, played):
     known = ("--seeds", 1, "--jobs", 1, "--rounds", 60, "-e", 4)
-    result = call("run", "--world", "people", "--unit", "person", *known, "-p", "one-pass-private")
-    assert result.exit_code == 0, result.output
-    (run,) = Results.load(tmp_path / "run.json").runs
+    (run,) = played("run", "--world", "people", "--unit", "person", *known, "-p", "one-pass-private").runs
     assert (run.policy, run.privacy.unit) == ("one-pass private, ε = 4, person", "person")
     result = call("run", "--world", "people", "--unit", "person", *known)
     assert result.exit_code == 0, result.output
-    played = {run.policy: run for run in Results.load(tmp_path / "run.json").runs}
-    assert list(played) == ["uniform", "GLB-OMD", "private by person, ε = 4"]
-    run = played["private by person, ε = 4"]
+    runs = Results.load(tmp_path / "run.json").runs
+    assert [run.policy for run in runs] == ["uniform", "GLB-OMD", "private by person, ε = 4"]
+    run = runs[-1]
     assert (run.algorithm, run.privacy.unit) == ("PersonPrivateGLM", "person")
     assert "The unit of privacy is one person" in " ".join(result.output.split())
     rows = [f"{t},{t % 3},{k},{int(k == t % 2)},{0.1 * k}" for t in range(20) for k in range(2)]
     (tmp_path / "log.csv").write_text("\n".join(["round,customer,arm,reward,x", *rows]))
     known = (tmp_path / "log.csv", "--seeds", 1, "--jobs", 1, "-p", "person-private", "-e", 4, "--unit", "person")
-    result = call("replay", *known, "--person", "customer")
-    assert result.exit_code == 0, result.output
-    (run,) = Results.load(tmp_path / "replay.json").runs
+    (run,) = played("replay", *known, "--person", "customer").runs
     assert run.privacy.unit == "person"
     for command, complaint in (
         (("replay", *known), "person must be given"),

@@ -17,6 +17,7 @@ from dpbandits.lab.environments import LinearBernoulli
 from dpbandits.policies import DPLinUCB
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import svec
+from dpkit.moments.pairs import pair_scales
 
 BUDGET = Budget(1.0, 1e-5)
 
@@ -41,6 +42,7 @@ def test_what_is_summed_is_the_records_of_the_batch(monkeypatch, sums):
 
     monkeypatch.setattr(kind, "add", add)
     rng, policy = np.random.default_rng(1), policy_with(sums=sums, theta_bound=50.0)
+    a, c = pair_scales(1.0, 0.75, policy.reward_share)
     V, u, batch_V, batch_u = np.zeros((3, 3)), np.zeros(3), np.zeros((3, 3)), np.zeros(3)
     for _ in range(200):
         before = len(inputs)
@@ -48,11 +50,11 @@ def test_what_is_summed_is_the_records_of_the_batch(monkeypatch, sums):
         if len(inputs) > before:  # this decision closed a batch
             np.testing.assert_allclose(
                 inputs[-1],
-                np.concatenate([policy.sums._a * svec(batch_V), policy.sums._c * batch_u]),
+                np.concatenate([a * svec(batch_V), c * batch_u]),
                 atol=400 * 2.0**-31,  # every record is rounded by half a unit
             )
             V, u, batch_V, batch_u = V + batch_V, u + batch_u, np.zeros((3, 3)), np.zeros(3)
-            level = policy.sums.sums.noise_std(policy.releases) / policy.sums._a * math.sqrt(6)
+            level = policy.sums.noise(policy.releases)[0] * math.sqrt(6)
             np.testing.assert_allclose(policy.public.inverse, np.linalg.inv(V + (1 + level) * np.eye(3)), rtol=1e-6)
             np.testing.assert_allclose(policy.theta, policy.public.inverse @ u, rtol=1e-6, atol=1e-7)
         r = float(rng.uniform(-0.5, 1.0))
@@ -68,7 +70,7 @@ def test_a_round_plays_the_largest_upper_bound():
     for _ in range(100):
         policy.update(policy.select(ball(rng, 4, 3)), float(rng.uniform(-0.5, 1.0)))
     arms = ball(rng, 50, 3)
-    s = policy.sums.sums.noise_std(policy.releases) / policy.sums._c
+    s = policy.sums.noise(policy.releases)[1]
     covariance = policy.public.inverse + 0.25 * s**2 * policy.public.inverse @ policy.public.inverse
     widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, covariance, arms))
     # the part of the scores that changes from round to round, as a parameter
@@ -102,14 +104,14 @@ def test_the_theorys_shift_and_width_hold_for_the_noise_that_is_there():
     for t in range(300):
         decision = policy.select(ball(rng, 4, 3))
         if t:
-            noise = np.linalg.inv(policy.public.inverse) - 2 * policy._upsilon * np.eye(3) - V
+            noise = np.linalg.inv(policy.public.inverse) - 2 * policy.refit.upsilon * np.eye(3) - V
             largest = max(largest, float(np.abs(np.linalg.eigvalsh(noise)).max()))
             gap = policy.theta - truth
             assert math.sqrt(gap @ np.linalg.inv(policy.public.inverse) @ gap) <= policy.public.beta
         V += np.outer(decision.arm, decision.arm)
         policy.update(decision, float(np.clip(decision.arm @ truth + rng.uniform(-0.4, 0.4), -0.5, 1.0)))
     # Υ is no wild guess either: it is within a factor of 12 of what was seen
-    assert largest <= policy._upsilon <= 12 * largest
+    assert largest <= policy.refit.upsilon <= 12 * largest
 
 
 def test_theory_follows_the_papers_width():
@@ -117,10 +119,10 @@ def test_theory_follows_the_papers_width():
     for _ in range(20):
         policy.update(policy.select(np.eye(3)), 0.5)
     policy.select(np.eye(3))
-    low, high = policy._upsilon, 3 * policy._upsilon
+    low, high = policy.refit.upsilon, 3 * policy.refit.upsilon
     log_det = -np.linalg.slogdet(policy.public.inverse)[1]
     spread = 0.7 * math.sqrt(2 * math.log(2 / 0.05) + log_det - 3 * math.log(low))
-    assert policy.public.beta == pytest.approx(spread + 2.0 * math.sqrt(high) + policy._gamma)
+    assert policy.public.beta == pytest.approx(spread + 2.0 * math.sqrt(high) + policy.refit.noise / math.sqrt(low))
 
 
 @settings(deadline=None, max_examples=35)

@@ -12,7 +12,7 @@ from again import rewinder
 
 from accounting import Budget, audit
 from dpbandits.policies import DPHDB
-from dpbandits.private import dphdb
+from dpbandits.private.parts import corners as naming
 
 BUDGET = Budget(1.0, 0.1)
 ROUNDS, STEPS, CLIP = 5, 2, 0.1
@@ -35,13 +35,13 @@ def released_corners(monkeypatch, *, changed: int, distort: float = 1.0):
     """
     policy, corners = made(), []
     start_again = rewinder(policy)
-    original = dphdb.report_noisy_max
+    original = naming.report_noisy_max
 
     def noisy(scores, sensitivity, epsilon, noise, **parameters):
         corners.append(original(scores, sensitivity, distort * epsilon, noise, **parameters))
         return corners[-1]
 
-    monkeypatch.setattr(dphdb, "report_noisy_max", noisy)
+    monkeypatch.setattr(naming, "report_noisy_max", noisy)
 
     def runs(context: float, trials: int) -> np.ndarray:
         found = []
@@ -61,7 +61,7 @@ def released_corners(monkeypatch, *, changed: int, distort: float = 1.0):
 def exact_score(policy: DPHDB, changed: int):
     """ln p(corners | context 1) − ln p(corners | context −1)."""
     releases = len(policy.schedule.ends)
-    epsilon = np.array([policy.epsilon(i) for i in range(1, releases * STEPS + 1)])
+    epsilon = np.array([policy.corners.epsilon(i) for i in range(1, releases * STEPS + 1)])
 
     def score(outputs: np.ndarray) -> np.ndarray:
         named = 1.0 - 2.0 * outputs.reshape(len(outputs), releases * STEPS, 2)  # +1 for the corner +S, −1 for −S
@@ -132,8 +132,8 @@ def test_both_touched_arms_are_within_the_budget_and_would_not_be_if_one_were_co
     """All corners are named after the change, which is as much as one round can show (d = 1, clipped gradients)."""
     steps = 400
     policy = DPHDB(1, 2, "linear", budget=budget, horizon=3, forced=1, steps=steps, clip=CLIP)
-    e = policy.epsilon(1)
-    assert policy.epsilon(steps) == e
+    e = policy.corners.epsilon(1)
+    assert policy.corners.epsilon(steps) == e
     assert len(policy.schedule.ends) * policy.steps == steps
     replaced = exact_delta((e / 2, 0.0), (-e / 2, 0.0), steps, budget.epsilon)
     moved = exact_delta((e / 2, 0.0), (0.0, -e / 2), steps, budget.epsilon)

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from private_policies import SMALL, offered, small
 
-from dpbandits.private import dphdb
-from dpbandits.private.ldp_glm import LDPGLM
+from dpbandits.private.parts import corners
 from dpkit.continual._noise import Ahead
 from dpkit.mechanisms import additive
+from dpkit.moments.local import PairMessages
 from dpkit.moments.pairs import PairSums
 from dpkit.moments.people import PersonSums
 from dpkit.randomness import generator
@@ -33,8 +33,8 @@ OUTLETS = [
     (additive, "from_lattice"),
     (PersonSums, "_noised"),
     (Shuffler, "shuffle_tallies"),
-    (dphdb, "report_noisy_max"),
-    (LDPGLM, "_randomize"),
+    (corners, "report_noisy_max"),
+    (PairMessages, "randomized"),
 ]
 
 
@@ -90,7 +90,7 @@ def played(name: str, reward: float, monkeypatch):
 def test_what_is_public_is_a_function_of_noisy_whole_numbers(name, outlets, monkeypatch):
     first = played(name, 1.0, monkeypatch)
     for outlet, out in outlets.recorded:
-        if outlet == "_randomize":  # a vector and its opposite are what a device can send, whatever it was told
+        if outlet == "randomized":  # a vector and its opposite are what a device can send, whatever it was told
             continue
         whole = np.frombuffer(out, np.uint8) if isinstance(out, bytes) else np.asarray(out)
         assert whole.dtype.kind in "iu", outlet

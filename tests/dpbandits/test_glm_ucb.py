@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from regret import ball, regret_of
+from regret import ball
 from scipy.optimize import minimize
 
 from dpbandits.reference.light_tails.glm_ucb import GLMUCB
@@ -47,9 +47,3 @@ def test_the_theory_needs_to_know_the_noise():
     with pytest.raises(ValueError, match="noise_bound must be given for the theory's parameters"):
         GLMUCB(2, "poisson", parameters="theory")
     assert GLMUCB(2, "logistic", parameters="theory").noise_bound == 0.5
-
-
-def test_regret():
-    """d = 2, K = 20, S = 3, T = 800: measured 35 to 38 over 5 seeds (uniform: 341)."""
-    found = regret_of(lambda rng: GLMUCB(2, theta_bound=3.0, rng=rng), "logistic", 2, 20, 3.0, 800, seeds=1)
-    assert found <= 70

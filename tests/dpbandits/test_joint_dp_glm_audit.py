@@ -23,7 +23,7 @@ from factors import scale_noise, toeplitz_factor
 
 from accounting import Budget, audit, calibrate
 from dpbandits.policies import JointDPGLM
-from dpbandits.private import joint_dp_glm
+from dpbandits.private.parts import capped_calls
 from dpkit.continual import BufferedToeplitz
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.training.rows import GradientSums
@@ -39,7 +39,7 @@ EXPLORED, EXPLOITED = (0.0, 1.0), (1.0, 0.0)
 def after_a_batch(policy: JointDPGLM, decisions: int) -> None:
     """As after a first release, in which the direction (1, 0) is known and (0, 1) is not."""
     policy.releases, policy.decisions = 1, decisions
-    policy.public = replace(policy.public, V_inverse=np.diag([0.1, 1.0]) / policy._shift)
+    policy.public = replace(policy.public, V_inverse=np.diag([0.1, 1.0]) / policy.levels.shift_v)
 
 
 class Observed:
@@ -47,8 +47,7 @@ class Observed:
 
     def __init__(self, monkeypatch, *, stream_share: float, stream_noise: float = 1.0, gradient_noise: float = 1.0):
         self.estimates = stream_noise == 1.0  # else the streams alone are looked at, which is faster
-        monkeypatch.setattr(joint_dp_glm, "_STEPS", 2)
-        monkeypatch.setattr(joint_dp_glm, "_outgrown", lambda matrix, root: True)
+        monkeypatch.setattr(capped_calls, "outgrown", lambda matrix, root: True)
         # every run asks for the same calibrations
         descent = importlib.import_module("dpkit.optimize.batch.noisy_gradient_descent")
         known: dict[Budget, float] = {}
@@ -57,9 +56,9 @@ class Observed:
             "calibrate",
             lambda make, budget: known.get(budget) or known.setdefault(budget, calibrate(make, budget)),
         )
-        monkeypatch.setattr(joint_dp_glm, "delta_of", lru_cache(joint_dp_glm.delta_of))
+        monkeypatch.setattr(capped_calls, "delta_of", lru_cache(capped_calls.delta_of))
         add, release, at = BufferedToeplitz.add, GaussianMechanism.release, GradientSums.at
-        estimate = JointDPGLM._estimate
+        call = capped_calls.Calls.__call__
         self.sums: list[np.ndarray] = []
         self.gradients: list[tuple[np.ndarray, np.ndarray, float, int]] = []
 
@@ -67,9 +66,9 @@ class Observed:
             self.sums.append(add(stream, x))
             return self.sums[-1]
 
-        def spying_estimate(policy, data, *arguments):
-            self.which = 0 if data is policy.explored else 1
-            return estimate(policy, data, *arguments)
+        def spying_call(calls, data, *arguments, **more):
+            self.which = 0 if data is self.policy.sums.explored else 1
+            return call(calls, data, *arguments, **more)
 
         def spying_at(rows, theta, which=slice(None)):
             self.theta = theta.copy()
@@ -82,7 +81,7 @@ class Observed:
             return noisy
 
         monkeypatch.setattr(BufferedToeplitz, "add", spying_add)
-        monkeypatch.setattr(JointDPGLM, "_estimate", spying_estimate)
+        monkeypatch.setattr(capped_calls.Calls, "__call__", spying_call)
         monkeypatch.setattr(GradientSums, "at", spying_at)
         monkeypatch.setattr(GaussianMechanism, "release", spying_release)
         self.policy = policy = JointDPGLM(
@@ -97,7 +96,8 @@ class Observed:
             policy_calls=1,
             rng=np.random.default_rng(20),
         )
-        scale_noise(policy.sums, stream_noise)
+        policy.switches = replace(policy.switches, calls=replace(policy.calls, steps=2))
+        scale_noise(policy.sums.sums, stream_noise)
         after_a_batch(policy, decisions=1)
         if not self.estimates:
             policy.public = replace(policy.public, calls_o=1, calls=1)
@@ -119,7 +119,7 @@ def record(policy: JointDPGLM, arm) -> tuple[np.ndarray, int]:
     """What the round adds to the streams, (svec V, svec(H)/W), and the set that it joins: 0 explored, 1 others."""
     x = np.array(arm)
     flat = np.array([x[0] ** 2, x[1] ** 2, np.sqrt(2) * x[0] * x[1]])
-    explores = x @ (np.diag([0.1, 1.0]) / policy._shift) @ x >= policy._threshold
+    explores = x @ (np.diag([0.1, 1.0]) / policy.levels.shift_v) @ x >= policy.levels.threshold
     return np.concatenate([flat, 0 * flat] if explores else [0 * flat, flat]), 0 if explores else 1
 
 
@@ -127,16 +127,16 @@ def log_ratio(seen: Observed, arm, other) -> float:
     """ln p(everything released | arm) − ln p(… | other)."""
     policy = seen.policy
     (x, mine), (y, its) = record(policy, arm), record(policy, other)
-    C = toeplitz_factor(policy.sums.coefficients)
+    C = toeplitz_factor(policy.sums.sums.coefficients)
     m = len(seen.sums)
     C, A = C[:m, :m], np.tril(np.ones((m, m)))
     decoded = C @ np.linalg.solve(A, np.array(seen.sums))
     means = [np.outer(C[:, 0], each) for each in (x, y)]
-    sigma = policy.sums._law.std
+    sigma = policy.sums.sums._law.std
     ratio = (np.sum((decoded - means[1]) ** 2) - np.sum((decoded - means[0]) ** 2)) / (2 * sigma**2)
     for noisy, theta, std, which in seen.gradients:
         expected = [
-            policy._objective.gradient_sum(theta, [row], [1.0]) if which == joined else np.zeros(2)
+            policy.calls.objective.gradient_sum(theta, [row], [1.0]) if which == joined else np.zeros(2)
             for row, joined in ((arm, mine), (other, its))
         ]
         ratio += (np.sum((noisy - expected[1]) ** 2) - np.sum((noisy - expected[0]) ** 2)) / (2 * std**2)
@@ -211,7 +211,7 @@ def test_a_private_size_as_divisor_is_caught(monkeypatch):
             seen.run(arm, rounds=2)  # at the second it is released
             noisy, _, _, _ = seen.gradients[0]
             # 51 rows, or 1; the middle of the logarithms is far from both laws
-            found[i] = -np.log(np.linalg.norm(noisy) / (1 + 50 * seen.policy.explored.count))
+            found[i] = -np.log(np.linalg.norm(noisy) / (1 + 50 * seen.policy.sums.explored.count))
         return found
 
     bound = white_box.lower_bound(

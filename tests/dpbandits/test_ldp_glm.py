@@ -38,17 +38,17 @@ def test_a_message_is_unbiased_and_as_noisy_as_stated(randomizer, length):
     """
     policy, n = policy_with(dim=2, randomizer=randomizer), 12_000
     record = np.array([0.5, -0.3, 0.2, 0.6, -0.5])
-    record *= length * policy._longest / np.linalg.norm(record)
-    messages = np.array([policy._randomize(record) for _ in range(n)])
+    record *= length * policy.sums.longest / np.linalg.norm(record)
+    messages = np.array([policy.sums.randomized(record) for _ in range(n)])
     size = len(record)
     if randomizer == "sphere":
-        np.testing.assert_allclose(np.linalg.norm(messages, axis=1), policy._radius)
-        assert policy._noise == pytest.approx(policy._radius / math.sqrt(size))
-        spread = policy._radius
+        np.testing.assert_allclose(np.linalg.norm(messages, axis=1), policy.sums.radius)
+        assert policy.sums.std == pytest.approx(policy.sums.radius / math.sqrt(size))
+        spread = policy.sums.radius
     else:
-        squares = np.sum((messages - record) ** 2, axis=1) / policy._noise**2
+        squares = np.sum((messages - record) ** 2, axis=1) / policy.sums.std**2
         assert abs(squares.mean() / size - 1) <= 6.5 * math.sqrt(2 / (size * n))
-        spread = policy._noise
+        spread = policy.sums.std
     assert np.abs(messages.mean(axis=0) - record).max() <= 6.5 * spread / math.sqrt(n)
 
 
@@ -63,7 +63,7 @@ def test_records_keep_the_bounds_that_messages_are_made_for(link, seed, share, c
     """No record is longer, and no two are farther apart, than declared."""
     rng, records = np.random.default_rng(seed), []
     policy = policy_with(link, gradient_share=share, clip=clip, randomizer="gaussian")
-    policy._randomize = lambda record: (records.append(record), record)[1]
+    policy.sums.randomized = lambda record: (records.append(record), record)[1]
     x = rng.standard_normal(3)
     x /= np.linalg.norm(x)
     for arm in (x, -x, rng.standard_normal(3) / 9, *ball(rng, 3, 3)):
@@ -71,10 +71,10 @@ def test_records_keep_the_bounds_that_messages_are_made_for(link, seed, share, c
         policy.public = replace(policy.public, theta=theta)
         policy.update(policy.select([arm * min(1.0, 1 / np.linalg.norm(arm))]), float(rng.choice([0.0, 1.0])))
     records = np.array([*records, np.zeros_like(records[0])])
-    assert np.linalg.norm(records, axis=1).max() <= policy._longest * (1 + 1e-9)
+    assert np.linalg.norm(records, axis=1).max() <= policy.sums.longest * (1 + 1e-9)
     distances = np.linalg.norm(records[:, None] - records, axis=-1)
     (row,) = policy.ledger.rows()
-    assert distances.max() <= policy._noise / row.release.noise_multiplier * (1 + 1e-9)
+    assert distances.max() <= policy.sums.std / row.release.noise_multiplier * (1 + 1e-9)
 
 
 def test_either_randomizer_meets_the_budget_and_the_better_one_is_the_default():
@@ -89,7 +89,7 @@ def test_either_randomizer_meets_the_budget_and_the_better_one_is_the_default():
     assert policy.randomizer == "sphere"
     assert policy_with(budget=Budget(8.0, 1e-2)).randomizer == "gaussian"
     for budget in (BUDGET, Budget(8.0, 1e-2)):
-        levels = {randomizer: policy_with(budget=budget, randomizer=randomizer)._noise for randomizer in RANDOMIZERS}
+        levels = {randomizer: policy_with(budget=budget, randomizer=randomizer).sums.std for randomizer in RANDOMIZERS}
         assert levels[policy_with(budget=budget).randomizer] == min(levels.values())
 
 
@@ -99,18 +99,18 @@ def test_the_spheres_radius_makes_it_unbiased_exactly(dim):
     from scipy.integrate import quad
 
     policy = policy_with(dim=dim, randomizer="sphere")
-    pure, n = policy.ledger.rows()[0].release.epsilon, len(policy.sums)
+    pure, n = policy.ledger.rows()[0].release.epsilon, len(policy.sums.sums)
     weight = (lambda a: np.sin(a) ** (n - 2)), 0.0, np.pi / 2
     mean = quad(lambda a: np.cos(a) * weight[0](a), 0.0, np.pi / 2)[0] / quad(*weight)[0]
-    assert policy._radius * math.tanh(pure / 2) * mean == pytest.approx(policy._longest, rel=1e-9)
+    assert policy.sums.radius * math.tanh(pure / 2) * mean == pytest.approx(policy.sums.longest, rel=1e-9)
 
 
 def test_the_spheres_density_has_two_values():
     """Both halves hold e^ε/(1 + e^ε) and the rest: 40,000 messages, false-alarm rate below 1e-10 (6.5 deviations)."""
     policy, n = policy_with(dim=2, randomizer="sphere"), 40_000
     pure = policy.ledger.rows()[0].release.epsilon
-    record = np.array([0.0, 0.0, 0.0, policy._longest, 0.0])
-    share = np.mean([policy._randomize(record)[3] > 0 for _ in range(n)])
+    record = np.array([0.0, 0.0, 0.0, policy.sums.longest, 0.0])
+    share = np.mean([policy.sums.randomized(record)[3] > 0 for _ in range(n)])
     expected = math.exp(pure) / (1 + math.exp(pure))
     assert abs(share - expected) <= 6.5 * math.sqrt(expected * (1 - expected) / n)
 
@@ -122,7 +122,7 @@ def test_the_spheres_density_has_two_values():
 def test_the_server_sees_messages_alone(link):
     """With the randomizer taken out by hand, its sums are the records', and its fit follows from them."""
     policy, rng = policy_with(link, theta_bound=2.0, first_batch=20), np.random.default_rng(1)
-    policy._randomize = lambda record: record
+    policy.sums.randomized = lambda record: record
     L, W = policy.link, policy.link.lipschitz(2.0)  # moved to the base rate
     H, b, refits = np.zeros((3, 3)), np.zeros(3), []
     for t in range(150):
@@ -130,12 +130,12 @@ def test_the_server_sees_messages_alone(link):
         decision = policy.select(ball(rng, 4, 3))
         if not np.array_equal(policy.theta, theta_before):
             refits.append(t)
-            spread = math.sqrt(t) * policy._noise
-            level = spread / policy._a * math.sqrt(6)
+            spread = math.sqrt(t) * policy.sums.std
+            level = spread / policy.sums.scales[0] * math.sqrt(6)
             repaired = H + (1 + level) * np.eye(3)
             np.testing.assert_allclose(policy.theta, np.linalg.solve(repaired, b), rtol=1e-8)
             inverse = np.linalg.inv(repaired)
-            wide = inverse @ (repaired + (spread / policy._c) ** 2 * np.eye(3)) @ inverse
+            wide = inverse @ (repaired + (spread / policy.sums.scales[1]) ** 2 * np.eye(3)) @ inverse
             np.testing.assert_allclose(policy.public.uncertainty, wide, rtol=1e-8, atol=1e-15)
         x, r = decision.arm, float(rng.random())
         e = float(x @ policy.theta)
@@ -143,7 +143,9 @@ def test_the_server_sees_messages_alone(link):
         H += w * np.outer(x, x)
         b += np.clip(w * e + r - L.mean(e), -policy.clip, policy.clip) * x
         policy.update(decision, r)
-        np.testing.assert_allclose(policy.sums, np.concatenate([policy._a * svec(H), policy._c * b]), atol=1e-12)
+        np.testing.assert_allclose(
+            policy.sums.sums, np.concatenate([policy.sums.scales[0] * svec(H), policy.sums.scales[1] * b]), atol=1e-12
+        )
     assert refits == [end for end in policy.schedule.ends if end < 150]
     arms = ball(rng, 20, 3)
     widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.public.uncertainty, arms))
@@ -156,7 +158,7 @@ def test_one_users_message_is_recorded_once():
     for _ in range(100):
         policy.update(policy.select(np.eye(3)), 1.0)
     assert len(ledger.rows()) == 1
-    assert policy.messages == 100
+    assert policy.sums.messages == 100
     report = policy.privacy()
     assert (report.trust, report.left) == ("local", 0.0)
 
@@ -214,8 +216,8 @@ def test_at_large_budgets_the_far_half_sphere_is_as_likely_as_the_price_says(eps
                 # the record's own sign, and the half sphere that z says
                 return np.array([1.0] * (size - 2) + [-30.0, z])
 
-        policy.rng = Scripted()
-        return float(policy._randomize(record) @ record) > 0.0
+        policy.sums.rng = Scripted()
+        return float(policy.sums.randomized(record) @ record) > 0.0
 
     low, high = -12.0, 12.0
     assert is_near(low) != is_near(high), "one half sphere is never drawn"

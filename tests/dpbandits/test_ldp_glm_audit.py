@@ -36,20 +36,20 @@ def make(randomizer: str, seed: int = 5) -> LDPGLM:
 
 def messages(policy: LDPGLM, told, trials: int) -> np.ndarray:
     """The messages of ``trials`` users who each saw this arm and reward."""
-    found = np.empty((trials, len(policy.sums)))
+    found = np.empty((trials, len(policy.sums.sums)))
     for message in found:
-        policy.sums[:] = 0.0
+        policy.sums.sums[:] = 0.0
         policy.update(policy.select([told[0]]), told[1])
-        message[:] = policy.sums
+        message[:] = policy.sums.sums
     return found
 
 
 def record(policy: LDPGLM, told) -> np.ndarray:
     """What is randomized, seen with the randomizer taken out."""
     plain = make(policy.randomizer)
-    plain._randomize = lambda record: record
+    plain.sums.randomized = lambda record: record
     plain.update(plain.select([told[0]]), told[1])
-    return plain.sums
+    return plain.sums.sums
 
 
 def ratio(policy: LDPGLM, other, outputs: np.ndarray) -> np.ndarray:
@@ -58,8 +58,8 @@ def ratio(policy: LDPGLM, other, outputs: np.ndarray) -> np.ndarray:
         return outputs @ (u - v)
 
     def log_density(w: np.ndarray) -> np.ndarray:
-        sign = 0.5 + 0.5 * np.linalg.norm(w) / policy._longest
-        p = 1 - policy._away
+        sign = 0.5 + 0.5 * np.linalg.norm(w) / policy.sums.longest
+        p = 1 - policy.sums.far
         ahead = outputs @ w > 0
         return np.log(np.where(ahead, sign * p + (1 - sign) * (1 - p), sign * (1 - p) + (1 - sign) * p))
 
@@ -112,7 +112,7 @@ def test_one_message_shows_no_more_than_the_budget(randomizer):
 def test_half_the_noise_of_the_sphere_is_caught():
     """The sides' odds are e^(2ε), at the radius that goes with them."""
     policy = make("sphere")
-    policy._away = 1 / (1 + np.exp(2 * BUDGET.epsilon))
+    policy.sums.far = 1 / (1 + np.exp(2 * BUDGET.epsilon))
     with pytest.raises(audit.PrivacyViolation):
         Seen(policy).audited(OTHERS["opposite arms"]).check(BUDGET.epsilon)
 

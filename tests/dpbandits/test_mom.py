@@ -63,7 +63,7 @@ def test_a_block_errs_with_probability_an_eighth_by_markovs_inequality(eps):
     """2^{1−ε}ν^{1+ε}m^{−ε}/ϱ^{1+ε} = ⅛."""
     policy = MoM(2, horizon=10**5, tail=eps, noise_scale=1.7)
     m = policy.epoch.block
-    assert 2 ** (1 - eps) * 1.7 ** (1 + eps) * m**-eps / policy._rho ** (1 + eps) == pytest.approx(1 / 8)
+    assert 2 ** (1 - eps) * 1.7 ** (1 + eps) * m**-eps / policy.rho ** (1 + eps) == pytest.approx(1 / 8)
 
 
 def test_a_median_errs_as_seldom_as_the_theory_says():

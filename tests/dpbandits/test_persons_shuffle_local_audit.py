@@ -16,7 +16,7 @@ import white_box
 from again import rewinder
 from shuffled_counts import log_likelihood
 
-from accounting import Budget, Gaussian, audit, epsilon
+from accounting import Budget, Gaussian, audit, epsilon, gdp
 from dpbandits.policies import LDPGLM, ShuffleOnePassGLM
 from dpkit.geometry import svec
 from dpkit.shuffle import Analyzer
@@ -111,8 +111,8 @@ class Shuffled:
         sums = self.policy.sums
         found = np.zeros(len(outputs))
         for j in range(self.most):
-            sent = record(self.policy, WORLDS[world][j], sums.a, sums.c)
-            found += log_likelihood(sums.protocols[j], outputs[:, j], sent)
+            sent = record(self.policy, WORLDS[world][j], *sums.scales)
+            found += log_likelihood(sums.batches.protocols[j], outputs[:, j], sent)
         return found
 
     def distance(self, outputs: np.ndarray, one: str, other: str) -> float:
@@ -187,14 +187,14 @@ class Local:
         self.play = runs_of(self.policy, registry)
         self.sent: list[np.ndarray] = []
         self.messages: list[np.ndarray] = []
-        original = self.policy._randomize
+        original = self.policy.sums.randomized
 
         def randomize(record):
             self.sent.append(np.array(record))
             self.messages.append(original(record))
             return self.messages[-1]
 
-        self.policy._randomize = randomize
+        self.policy.sums.randomized = randomize
 
     def records(self, world: str) -> np.ndarray:
         """What is randomized, one after the other."""
@@ -204,7 +204,7 @@ class Local:
 
     def shift(self, one: str, other: str) -> np.ndarray:
         """How far apart the messages of two worlds are, in standard deviations of the noise."""
-        return (self.records(one) - self.records(other)) / self.policy._noise
+        return (self.records(one) - self.records(other)) / self.policy.sums.std
 
     def told(self, world: str, trials: int) -> np.ndarray:
         self.messages.clear()
@@ -229,7 +229,7 @@ class Local:
 def test_a_persons_messages_show_no_more_than_the_budget(most):
     """Also no two worlds are farther apart than the price; when a person sends is not protected, as for one round."""
     runs = Local(most)
-    claim = math.sqrt(most) / runs.policy._mechanism.noise_multiplier
+    claim = gdp(runs.policy.sums.cost)
     talkative = ["east", "west", "slanted", "to and fro"]
     distance, worst = max(
         (float(np.linalg.norm(runs.shift(one, other))), (one, other))

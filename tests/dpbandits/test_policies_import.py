@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+import dpbandits
 from dpbandits import policies
 from dpbandits.policies import GLBOMD
 
@@ -18,6 +19,11 @@ def test_every_name_is_there_and_no_other():
         assert getattr(policies, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'LinUCB'"):
         policies.LinUCB  # noqa: B018
+
+
+def test_a_function_that_is_called_like_its_module_is_what_its_name_gives():
+    assert callable(dpbandits.simulate)
+    assert dpbandits.environments.__name__ == "dpbandits.lab.environments"
 
 
 def test_one_policy_is_read_alone_and_a_state_brings_its_own(tmp_path):

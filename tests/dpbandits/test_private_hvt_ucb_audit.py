@@ -25,30 +25,29 @@ CLIP = 1.5
 ROUND, OTHER = ([1.0, 0.0], CLIP), ([-1.0, 0.0], 1e12)
 
 
-class Unclipped(PrivateHvtUCB):
-    """Least squares: every reward counts in full."""
-
-    def learn(self, pending, reward):
-        self.sums.add(pending.arm, 1.0, (reward - float(pending.arm @ self.theta)) / self.clip)
+def unclipped(pending, reward, public):
+    """A record of least squares: every reward counts in full."""
+    return pending.arm, 1.0, (reward - float(pending.arm @ public.theta)) / CLIP
 
 
-def made(horizon: int = ROUNDS, kind: type[PrivateHvtUCB] = PrivateHvtUCB, **parameters) -> PrivateHvtUCB:
+def made(record=None, **parameters) -> PrivateHvtUCB:
     settings = {"budget": BUDGET, "first_batch": 1, "growth": 1.0, "clip": CLIP, "rng": np.random.default_rng(20)}
-    return kind(2, horizon=horizon, **(settings | parameters))
+    policy = PrivateHvtUCB(2, horizon=ROUNDS, **(settings | parameters))
+    policy.record = record or policy.record
+    return policy
 
 
 def record(policy: PrivateHvtUCB, arm: list[float], reward: float) -> np.ndarray:
     """What a first round adds to the stream, for an honest clip."""
-    x, sums = np.array(arm), policy.sums
-    return np.concatenate(
-        [sums._a * (abs(reward) <= CLIP) * svec(np.outer(x, x)), sums._c * np.clip(reward / CLIP, -1.0, 1.0) * x]
-    )
+    x, std = np.array(arm), policy.sums.sums.noise_std(1)
+    a, c = (std / noise for noise in policy.sums.noise(1))
+    return np.concatenate([a * (abs(reward) <= CLIP) * svec(np.outer(x, x)), c * np.clip(reward / CLIP, -1.0, 1.0) * x])
 
 
-def played(monkeypatch, trials: int, kind: type[PrivateHvtUCB] = PrivateHvtUCB, tossed: int = ROUNDS - 1):
+def played(monkeypatch, trials: int, tossed: int = ROUNDS - 1, record=None):
     """A policy, and runs of which the first rounds have a coin; the others show another arm and get no reward."""
     # with that much ridge θ stays at 0, and residuals are rewards: one of 0.99 of the clip is below it in any round
-    policy = made(kind=kind, ridge=1e9)
+    policy = made(record, ridge=1e9)
     pair = (ROUND[0], 0.99 * CLIP), OTHER
     start_again = rewinder(policy)
     collected = released_by(monkeypatch, BufferedToeplitz)
@@ -83,12 +82,13 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
             runs.lower_bound(changed, BUDGET, noise=0.5).check(claim)
 
 
-def test_rewards_that_are_not_clipped_are_refused_or_caught(monkeypatch):
-    other = made(kind=Unclipped)
-    with pytest.raises(ValueError, match="at most 1"):
-        other.update(other.select([OTHER[0]]), OTHER[1])
-    monkeypatch.setattr(PairBounds, "check", lambda *told: None)
-    policy, runs = played(monkeypatch, 170, Unclipped, 1)
+def test_rewards_that_are_not_clipped_are_caught(monkeypatch):
+    """By the sums, which refuse them; and by the audit, where sums do not look."""
+    policy = made(record=unclipped)
+    with pytest.raises(ValueError, match=r"\|g\|·‖x‖ at most 1 and .* got w=1.0, g=666666666666"):
+        policy.update(policy.select(OTHER[:1]), OTHER[1])
+    monkeypatch.setattr(PairBounds, "check", lambda *pair: None)
+    policy, runs = played(monkeypatch, 170, 1, record=unclipped)
     with pytest.raises(audit.PrivacyViolation):
         runs.lower_bound(0, BUDGET).check(float(policy.privacy().epsilon))
 

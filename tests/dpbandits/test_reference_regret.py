@@ -26,6 +26,7 @@ from dpbandits.reference.light_tails.ecolog import ECOLog
 from dpbandits.reference.light_tails.glb_omd import GLBOMD
 from dpbandits.reference.light_tails.glm_ucb import GLMUCB
 from dpbandits.reference.light_tails.gloc import GLOC
+from dpbandits.reference.light_tails.laplace_thompson import LaplaceThompson
 from dpbandits.reference.light_tails.ofu_glb import OFUGLB
 from dpbandits.reference.light_tails.oful_log_r import OFULogR
 from dpbandits.reference.light_tails.oful_mlogb import OFULMLogB
@@ -43,6 +44,24 @@ TABLE = {
     "OFUGLB": (OFUGLB, 40, 40, 2),  # 32, 17
     "OFULogR": (OFULogR, 40, 40, 2),  # 21, 12
 }
+
+# at S = 3 in a short run. name: (policy, T, limit); measured over 5 seeds, and uniform:
+SHORT = {
+    "ECOLog": (ECOLog, 1500, 60),  # 17 to 26; 633
+    "RSGLinCB": (TABLE["RSGLinCB"][0], 3000, 80),  # 16 to 23; 1252
+    "LaplaceThompson": (LaplaceThompson, 1000, 30),  # 7 to 20; 417
+    "GLMUCB": (GLMUCB, 800, 70),  # 35 to 38; 341
+    "GLOC": (GLOC, 3000, 200),  # 112 to 124; 1252
+    "OFUGLB": (OFUGLB, 400, 40),  # 13 to 23; 170
+    "OFULogR": (OFULogR, 200, 20),  # 3 to 6; 82
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_regret(name):
+    policy, rounds, limit = SHORT[name]
+    found = regret_of(lambda rng: policy(2, theta_bound=3.0, rng=rng), "logistic", 2, 20, 3.0, rounds, seeds=1)
+    assert found <= limit
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from regret import ball, regret_of
+from regret import ball
 from scipy.optimize import minimize
 
 from dpbandits.reference.light_tails.rs_glincb import RSGLinCB
@@ -98,9 +98,3 @@ def test_the_theorys_estimate_stays_near_the_exploration_estimate():
     expected = fit(link, X, r, policy.ridge, inside=(np.zeros(2), policy.ridge * np.eye(2), 0.5))
     np.testing.assert_allclose(policy.theta, expected, atol=1e-4)
     assert math.sqrt(policy.ridge) * np.linalg.norm(policy.theta) == pytest.approx(0.5)
-
-
-def test_regret():
-    """d = 2, K = 20, S = 3, T = 3000: measured 16 to 23 over 5 seeds (uniform: 1252)."""
-    found = regret_of(lambda rng: RSGLinCB(2, horizon=3000, rng=rng), "logistic", 2, 20, 3.0, 3000, seeds=1)
-    assert found <= 80

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball, regret_of
 
-from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon, parallel
-from dpbandits import Policy
+from accounting import Budget, BudgetExceeded, Ledger, epsilon, parallel
 from dpbandits.policies import ShuffleGLM
+from dpbandits.private.parts.half_widths import surviving
 from dpkit import optimize
 from dpkit.geometry import svec
 from dpkit.models.ellipsoid import norms
@@ -67,17 +67,17 @@ def test_the_first_batch_plays_a_g_optimal_design():
 def test_arms_are_eliminated_by_every_earlier_batch_in_turn(seed, width):
     rng = np.random.default_rng(seed)
     shapes = [width * np.diag(rng.random(3)), width * np.eye(3)]
-    policy = with_estimates(policy_with(horizon=400, batches=[40, 80, 160]), rng.standard_normal((2, 3)), shapes)
+    policy = with_estimates(policy_with(), rng.standard_normal((2, 3)), shapes)
     arms = ball(rng, 12, 3)
     left = list(range(12))
     for theta, shape in zip(policy.thetas, shapes, strict=True):
         half = {i: math.sqrt(arms[i] @ shape @ arms[i]) for i in left}
         best = max(arms[i] @ theta - half[i] for i in left)
         left = [i for i in left if arms[i] @ theta + half[i] >= best]
-    assert policy._alive(arms).tolist() == left
+    assert surviving(arms, policy.thetas, policy.shapes).tolist() == left
     decision = policy.select(arms)
     assert decision.index in left
-    assert (decision.scores > 0).sum() <= len(left)
+    assert set(np.flatnonzero(decision.scores > 0)) <= set(left)
 
 
 @settings(deadline=None, max_examples=20)
@@ -93,12 +93,12 @@ def test_weights_never_pass_the_bound_of_the_matrix_sum(link, parameters, size, 
     policy = policy_with(link, parameters=parameters, theta_bound=2.0)
     with_estimates(policy, [size * rng.standard_normal(3)], [0.1 * np.eye(3)])
     X = ball(rng, 20, 3)
-    weights = policy._weights(X)
+    weights = policy.design.weights(policy.public, X, 40)
     assert weights.min() >= 0
-    assert weights.max() <= policy._matrices[1].bound
+    assert weights.max() <= policy.rows.plans[1].matrix.bound
     if parameters == "theory":
         L = get_link(link)
-        beta = np.exp(policy._R * np.minimum(4.0, norms(X, policy.shapes[0])))
+        beta = np.exp(max(1.0, L.self_concordance(2.0)) * np.minimum(4.0, norms(X, policy.shapes[0])))
         expected = np.minimum(L.derivative(X @ policy.thetas[0]) / beta, L.lipschitz(2.0))
         np.testing.assert_allclose(weights, expected, rtol=1e-12)
 
@@ -149,7 +149,7 @@ def test_what_a_batch_sends_and_what_follows_from_it(monkeypatch, parameters):
         assert known["ledger"].total == result.cost
         np.testing.assert_array_equal(policy.thetas[k], result.x)
         V = (weights[:, None] * sent).T @ sent
-        sigma, S, R, d, T = policy._matrices[k].noise_std(users), 2.0, 1.0, 3, 121
+        sigma, S, R, d, T = policy.rows.plans[k].matrix.noise_std(users), 2.0, 1.0, 3, 121
         if parameters == "practical":
             H = V + (1 + sigma * math.sqrt(2 * d)) * np.eye(3)
             H *= (2 / (1 + math.exp(-S)) - 1) / (2 * S) if k == 0 else 1.0
@@ -169,23 +169,6 @@ def test_what_a_batch_sends_and_what_follows_from_it(monkeypatch, parameters):
         np.testing.assert_allclose(policy.shapes[k], expected, rtol=1e-8)
 
 
-def test_a_reward_after_the_end_of_its_batch_counts_for_nothing():
-    policy = policy_with()
-    for _ in range(41):
-        policy.select(np.eye(3))
-    before = repr(policy.kept())
-    policy.update(7, 1.0)
-    assert repr(policy.kept()) == before
-    assert 7 not in policy.open_decisions
-
-
-def test_the_last_batch_keeps_nothing():
-    policy = policy_with(horizon=200)
-    play(policy, 150, np.random.default_rng(0))
-    assert policy.releases == 2
-    assert policy.rows.count == 0
-
-
 def test_the_theorys_batches_are_those_of_equations_6_and_7():
     """Written out for d = 1, S = 0.1, κ = R = κ* = 1, ε = 10, δ = 0.1, T = 1000, three batches."""
     policy = policy_with(
@@ -201,7 +184,7 @@ def test_the_theorys_batches_are_those_of_equations_6_and_7():
 
 
 def test_default_batches_double_and_the_theorys_explore_all_the_time():
-    policy = policy_with(horizon=5000, batches=None)
+    policy = policy_with(horizon=5000, batches=None, analysis="paper")  # whose noise needs no calibration
     assert policy.schedule.ends == (96, 288, 672, 1440, 2976)
     theory = policy_with(horizon=5000, batches=None, parameters="theory")
     assert theory.schedule.ends == ()
@@ -217,13 +200,20 @@ def test_matrix_and_descent_are_composed_and_use_up_the_budget(adjacency):
     ledger = Ledger(budget)
     policy = policy_with(budget=budget, ledger=ledger, link="probit", theta_bound=2.0)
     (row,) = ledger.rows()
-    totals = [matrix.cost + descent for matrix, (_, _, descent) in zip(policy._matrices, policy._fits, strict=True)]
+    totals = [plan.matrix.cost + plan.descent for plan in policy.rows.plans]
     assert row.release == parallel(*totals)
     for total in totals:
         assert 0.97 <= epsilon(total, 0.02) <= 1.0
     # the two halves of ε that the paper would give leave more noise in the gradients
-    half = policy_with(budget=Budget(0.5, 0.01, adjacency=adjacency), link="probit", theta_bound=2.0, matrix_share=0.01)
-    assert policy._fits[0][0].epsilon > half._fits[0][0].epsilon
+    half = policy_with(
+        budget=Budget(0.5, 0.01, adjacency=adjacency),
+        link="probit",
+        theta_bound=2.0,
+        matrix_share=0.01,
+        batches=[40],
+        horizon=41,
+    )
+    assert policy.rows.plans[0].budget.epsilon > half.rows.plans[0].budget.epsilon
     play(policy, 121, np.random.default_rng(1))
     assert ledger.total == row.release
 
@@ -232,7 +222,7 @@ def test_the_papers_analysis_runs_within_the_budget_with_far_more_noise():
     paper = policy_with(dim=2, analysis="paper", batches=[12], horizon=13)
     assert 0.99 * BUDGET.epsilon <= paper.privacy().epsilon <= BUDGET.epsilon
     numeric = policy_with(dim=2, batches=[12], horizon=13)
-    assert paper._matrices[0].noise_std(12) > 50 * numeric._matrices[0].noise_std(12)
+    assert paper.rows.plans[0].matrix.noise_std(12) > 50 * numeric.rows.plans[0].matrix.noise_std(12)
     play(paper, 13, np.random.default_rng(1))
     assert paper.releases == 1
 
@@ -240,8 +230,8 @@ def test_the_papers_analysis_runs_within_the_budget_with_far_more_noise():
 def test_a_fit_that_was_not_priced_is_refused(monkeypatch):
     """The descent may not take more rounds, or other noise, than the policy paid for."""
     policy = policy_with()
-    budget, rounds, cost = policy._fits[0]
-    policy._fits[0] = (budget, rounds + 1, cost)
+    plan = policy.rows.plans[0]
+    policy.rows.plans[0] = replace(plan, rounds=plan.rounds + 1)
     play(policy, 40, np.random.default_rng(1))
     with pytest.raises(BudgetExceeded):
         policy.select(np.eye(3))
@@ -259,53 +249,9 @@ def test_no_gradient_in_the_ball_is_longer_than_the_clip(link, seed, S):
     policy = policy_with(link, theta_bound=S)
     theta = S * ball(rng, 3)
     X, r = ball(rng, 50, 3), rng.choice([0.0, 1.0], size=50)
-    gradients = policy._objective.gradients(theta, X, r)
-    assert np.linalg.norm(gradients, axis=1).max() <= policy._L
+    gradients = policy.rows.objective.gradients(theta, X, r)
+    assert np.linalg.norm(gradients, axis=1).max() <= policy.rows.objective.clip
     np.testing.assert_allclose(gradients, (policy.link.mean(X @ theta) - r)[:, None] * X, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"budget": Budget(1.0, 0.0)}, ValueError, "delta must be positive"),
-        ({"budget": Budget(1.0, 1e-6, unit="client")}, AdjacencyMismatch, "protects one round or person"),
-        ({"batches": [10, 0]}, ValueError, "batches must be at least 1, got batches=0"),
-        ({"analysis": "rough"}, ValueError, "analysis must be 'numeric' or 'paper', got analysis='rough'"),
-        ({"matrix_share": 1.0}, ValueError, r"matrix_share must lie in \(0, 1\), got matrix_share=1.0"),
-        ({"parameters": "best"}, ValueError, "parameters must be 'practical' or 'theory', got parameters='best'"),
-        ({"reward_range": (0.0, math.inf)}, ValueError, "reward_range must be finite for a private policy"),
-        ({"exploration": 0.0}, ValueError, "exploration must be positive"),
-    ],
-)
-def test_bad_parameters_spend_nothing(parameters, error, message):
-    ledger = Ledger(BUDGET)
-    with pytest.raises(error, match=message):
-        policy_with(**parameters, ledger=ledger)
-    assert ledger.rows() == []
-
-
-def test_a_ledger_without_enough_left_refuses_the_policy():
-    ledger = Ledger(BUDGET)
-    ledger.spend(Gaussian(5.0))
-    with pytest.raises(BudgetExceeded):
-        policy_with(ledger=ledger)
-
-
-def test_an_older_state_is_refused(tmp_path):
-    ledger = Ledger(BUDGET)
-    policy = policy_with(ledger=ledger, checkpoint=str(tmp_path / "newest"))
-    play(policy, 20, np.random.default_rng(0))
-    policy.save(tmp_path / "older")
-    play(policy, 30, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="the state must be the newest of its run: the ledger has marked release"):
-        Policy.load(tmp_path / "older", ledger=ledger)
-    thetas = policy.thetas
-    del policy  # one object at a time holds a checkpoint
-    gc.collect()
-    restored = Policy.load(tmp_path / "newest", ledger=ledger)
-    assert np.array_equal(restored.thetas, thetas)
-    play(restored, 121 - restored.decisions, np.random.default_rng(1))
-    assert restored.releases == 2
 
 
 # ------------------------------------------------------------------------------------------------- regret

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,6 +21,7 @@ from shuffled_counts import log_likelihood
 from accounting import Budget, audit
 from dpbandits.policies import ShuffleGLM
 from dpbandits.private import shuffle_glm
+from dpbandits.private.parts import batch_plans
 from dpkit import optimize
 from dpkit.geometry import svec
 from dpkit.shuffle import Analyzer, VectorSum
@@ -35,45 +36,41 @@ OPPOSITE = (([1.0, 0.0], 1.0), ([-1.0, 0.0], 1.0))
 ANOTHER = (([1.0, 0.0], 1.0), ([-0.3, math.sqrt(0.91)], 1.0))
 
 
+@cache
+def plan() -> batch_plans.Plan:
+    """With few rounds of descent, so that a run is short."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_plans, "ITERATIONS", ROUNDS)
+        found = batch_plans.numeric_plan.__wrapped__(2, USERS, 1.0, 0.51, BUDGET, 0.2, 1)
+    # what the descent is allowed to cost is checked once and for all, not in each of the runs below
+    return replace(found, descent=None)
+
+
 @pytest.fixture
 def policy(monkeypatch):
-    """With few rounds of descent, so that a run is short."""
-    monkeypatch.setattr(shuffle_glm, "_ITERATIONS", ROUNDS)
-    shuffle_glm._numeric_plan.cache_clear()
-    made = ShuffleGLM(
-        2,
-        "linear",
-        budget=BUDGET,
-        horizon=10,
-        theta_bound=0.01,
-        reward_range=(0.0, 1.0),
-        batches=[USERS],
-        rng=np.random.default_rng(20),
-    )
-    # what the descent is allowed to cost is checked once and for all, not in each of the runs below
-    made._fits[0] = (*made._fits[0][:2], None)
-    yield made
-    shuffle_glm._numeric_plan.cache_clear()
+    monkeypatch.setattr(shuffle_glm, "numeric_plan", lambda *asked: plan())
+    known = {"theta_bound": 0.01, "reward_range": (0.0, 1.0), "batches": [USERS], "rng": np.random.default_rng(20)}
+    return ShuffleGLM(2, "linear", budget=BUDGET, horizon=10, **known)
 
 
 def descent_protocol(policy: ShuffleGLM, mutation: str | None):
     """What the descent sends with: as calibrated, or with a slip."""
-    budget, rounds, _ = policy._fits[0]
+    plan, clip = policy.rows.plans[0], policy.rows.objective.clip
     if mutation == "each":  # every round at the whole budget
-        return replace(VectorSum(2, USERS, policy._L, budget=BUDGET).protocol, rounds=rounds)
+        return replace(VectorSum(2, USERS, clip, budget=BUDGET).protocol, rounds=plan.rounds)
     if mutation == "beside":  # the descent is not counted: it has the whole budget, as the matrix has
-        return VectorSum(2, USERS, policy._L, budget=BUDGET, rounds=rounds).protocol
-    protocol = VectorSum(2, USERS, policy._L, budget=budget, rounds=rounds).protocol
+        return VectorSum(2, USERS, clip, budget=BUDGET, rounds=plan.rounds).protocol
+    protocol = VectorSum(2, USERS, clip, budget=plan.budget, rounds=plan.rounds).protocol
     return replace(protocol, noise_bits=protocol.noise_bits // 4) if mutation == "bits" else protocol
 
 
 def lower_bound(monkeypatch, policy, pair, mutation: str | None, trials: int) -> tuple[audit.LowerBound, float]:
-    protocol, matrix = descent_protocol(policy, mutation), policy._matrices[0]
+    protocol, matrix = descent_protocol(policy, mutation), policy.rows.plans[0].matrix
     if mutation == "bits":
         matrix = replace(matrix, noise_bits=matrix.noise_bits // 4)
     elif mutation is not None:
         matrix = VectorSum(3, USERS, 1.0, budget=BUDGET, distance=math.sqrt(2)).protocol
-    policy._matrices[0] = matrix
+    policy.rows.plans[0] = replace(policy.rows.plans[0], matrix=matrix)
     start_again = rewinder(policy)
     # the descent calibrates its protocol anew in every run; here it is handed the one above
     module = sys.modules["dpkit.optimize.batch.shuffle_gradient_descent"]

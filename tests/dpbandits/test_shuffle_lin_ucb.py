@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from exact_batches import recorded
 from regret import ball
 
-from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon
-from dpbandits import Pending, Policy
+from accounting import Budget
 from dpbandits.lab.environments import LinearBernoulli
 from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import ShuffleLinUCB
 from dpkit.geometry import svec
-from dpkit.moments.shuffled import ShuffledBatches
 
 BUDGET = Budget(1.0, 1e-5)
 
@@ -37,36 +33,23 @@ def play(policy: ShuffleLinUCB, rounds: int, theta: np.ndarray, rng: np.random.G
     return played
 
 
-def fixed_noise(monkeypatch, noise: np.ndarray) -> None:
-    """Replaces the shuffled sum of a batch by its exact sum plus ``noise``."""
-    sent: list[np.ndarray] = []
-
-    def release(self):
-        total = np.sum(sent, axis=0) + noise
-        sent.clear()
-        return total
-
-    monkeypatch.setattr(ShuffledBatches, "add", lambda self, row, batch: sent.append(self.form(row[None])[0]))
-    monkeypatch.setattr(ShuffledBatches, "release", release)
-
-
 @pytest.mark.parametrize("parameters", ["practical", "theory"])
 def test_what_is_played_is_the_ridge_fit_of_all_batches(monkeypatch, parameters):
-    fixed_noise(monkeypatch, np.zeros(9))
+    recorded(monkeypatch, np.zeros(9))
     policy = policy_with(
         horizon=91,
         first_batch=30,
         growth=2.0,
         parameters=parameters,
         reward_range=(-0.5, 0.5),
-        budget=Budget(50.0, 0.1),
+        budget=Budget(8.0, 0.01),
     )
     played = play(policy, 91, np.array([0.5, 0.0, 0.0]), np.random.default_rng(1))[:90]
     assert policy.schedule.ends == (30, 90)
     assert policy.releases == 2
     X, r = np.array([x for x, _ in played]), np.array([r for _, r in played])
-    std = math.hypot(*map(policy.sums.noise_std, (0, 1)))
-    sigma, sigma_b = std / policy.sums.a, std / policy.sums.c
+    std = math.hypot(*map(policy.sums.batches.noise_std, (0, 1)))
+    sigma, sigma_b = std / policy.sums.scales[0], std / policy.sums.scales[1]
     if parameters == "practical":
         inverse = np.linalg.inv(X.T @ X + (1 + sigma * math.sqrt(6)) * np.eye(3))
         shape = 1.5**2 * (0.25 * inverse + sigma_b**2 * inverse @ inverse)
@@ -102,95 +85,11 @@ def test_a_repair_keeps_the_matrix_positive(monkeypatch):
     D = 6
     noise = np.zeros(9)
     noise[:D] = -1e6 * svec(np.eye(3))
-    fixed_noise(monkeypatch, noise)
+    recorded(monkeypatch, noise)
     policy = policy_with(horizon=40, first_batch=10, reward_range=(-0.5, 0.5))
     play(policy, 12, np.zeros(3), np.random.default_rng(0))
     assert np.isfinite(policy.theta).all()
     assert np.linalg.eigvalsh(policy.public.shape).min() > 0
-
-
-def test_batches_of_one_size_are_the_papers():
-    policy = policy_with(horizon=100, first_batch=20, growth=1.0)
-    assert tuple(policy.schedule.ends) == (20, 40, 60, 80)
-    assert len({protocol.cost for protocol in policy.sums.protocols}) == 1
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    extreme=st.booleans(),
-    rewards=st.tuples(*2 * [st.sampled_from([-1.0, 0.3, 2.0])]),
-    adjacency=st.sampled_from(["replace", "zero_out"]),
-)
-def test_no_two_records_of_a_user_are_farther_apart_than_declared(seed, extreme, rewards, adjacency):
-    rng = np.random.default_rng(seed)
-    d = int(rng.integers(1, 4))
-    policy = policy_with(d, 3, first_batch=2, reward_range=(-1.0, 2.0), budget=Budget(1.0, 1e-5, adjacency=adjacency))
-    (protocol,) = policy.sums.protocols
-    sent: list[np.ndarray] = []
-    policy.sums.add = lambda row, batch: sent.append(policy.sums.form(row[None])[0])
-    x = rng.standard_normal(d)
-    for y, r in zip((x, -x if extreme else rng.standard_normal(d)), rewards, strict=True):
-        policy.learn(Pending(y / np.linalg.norm(y), 0, 0), r)
-    apart = protocol.cost.shift_norm * protocol.step
-    assert max(map(np.linalg.norm, sent)) <= min(apart, protocol.bound * (1 + 1e-9))
-    if adjacency == "replace":
-        assert np.linalg.norm(sent[0] - sent[1]) <= apart
-
-
-def test_the_run_costs_what_its_dearest_batch_costs_and_late_rewards_nothing():
-    policy = policy_with(first_batch=10)
-    costs = [epsilon(protocol.cost, BUDGET.delta, accountant="gdp") for protocol in policy.sums.protocols]
-    assert policy.privacy().epsilon == pytest.approx(max(costs), rel=1e-9)
-    assert 0.99 * BUDGET.epsilon <= max(costs) <= BUDGET.epsilon
-    for _ in range(11):
-        policy.select(np.eye(3))
-    before = repr(policy.kept())
-    policy.update(3, 1.0)
-    assert repr(policy.kept()) == before
-    assert 3 not in policy.open_decisions
-
-
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"budget": Budget(1.0, 0.0)}, ValueError, "delta must be positive"),
-        ({"budget": Budget(1.0, 1e-6, unit="client")}, AdjacencyMismatch, "protects one round or person"),
-        ({"growth": 0.5}, ValueError, "growth must be at least 1, got growth=0.5"),
-        ({"reward_share": 0.0}, ValueError, r"reward_share must lie in \(0, 1\), got reward_share=0.0"),
-        ({"parameters": "best"}, ValueError, "parameters must be 'practical' or 'theory', got parameters='best'"),
-        ({"reward_range": (0.0, math.inf)}, ValueError, "reward_range must be finite for a private policy"),
-        ({"failure_probability": 0.0}, ValueError, "failure_probability must lie"),
-        ({"theta_bound": 0.0}, ValueError, "theta_bound must be positive"),
-    ],
-)
-def test_bad_parameters_spend_nothing(parameters, error, message):
-    ledger = Ledger(BUDGET)
-    with pytest.raises(error, match=message):
-        policy_with(**parameters, ledger=ledger)
-    assert ledger.rows() == []
-
-
-def test_a_ledger_without_enough_left_refuses_the_policy():
-    ledger = Ledger(BUDGET)
-    ledger.spend(Gaussian(20.0))
-    with pytest.raises(BudgetExceeded):
-        policy_with(ledger=ledger)
-
-
-def test_an_older_state_is_refused(tmp_path):
-    ledger = Ledger(BUDGET)
-    policy = policy_with(first_batch=10, ledger=ledger, checkpoint=str(tmp_path / "newest"))
-    policy.save(tmp_path / "older")
-    for _ in range(40):
-        policy.select(np.eye(3))
-    with pytest.raises(ValueError, match="the state must be the newest of its run: the ledger has marked release"):
-        Policy.load(tmp_path / "older", ledger=ledger)
-    theta = policy.theta
-    del policy  # one object at a time holds a checkpoint
-    gc.collect()
-    restored = Policy.load(tmp_path / "newest", ledger=ledger)
-    assert np.array_equal(restored.theta, theta)
 
 
 def linear_regret(T: int, seeds: int, **parameters) -> float:

@@ -13,7 +13,7 @@ from tossed import Tossed, released_by
 
 from accounting import Budget, audit
 from dpbandits.policies import StandingPrivateGLM
-from dpbandits.private import standing_private_glm
+from dpbandits.private.parts import standing
 from dpkit.continual import ContinualSum
 from dpkit.models.prior import Posterior
 
@@ -39,7 +39,7 @@ def played(monkeypatch) -> tuple[StandingPrivateGLM, Tossed]:
     start_again = rewinder(policy)
     # where there is one arm, nothing that follows from a release touches the next one
     known = Posterior(policy.theta, policy.public.covariance, policy.public.root)
-    monkeypatch.setattr(standing_private_glm, "fitted", lambda *arguments: known)
+    monkeypatch.setattr(standing, "fitted", lambda *arguments: known)
     collected = released_by(monkeypatch, ContinualSum)
 
     def play(coins) -> np.ndarray:
@@ -79,4 +79,5 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
 
 def test_a_changed_reward_is_as_far_as_any_record_may_move():
     policy = StandingPrivateGLM(2, np.eye(2), budget=BUDGET, horizon=len(ROUNDS))
-    assert policy.sums._c * 1.0 == pytest.approx(policy.sums.sums.sensitivity, rel=1e-6)
+    c = policy.sums.sums.noise_std(1) / policy.sums.noise_of_sums(1)
+    assert c * 1.0 == pytest.approx(policy.sums.sums.sensitivity, rel=1e-6)

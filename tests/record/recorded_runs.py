@@ -112,7 +112,7 @@ class Play:
     def __init__(self, case: str, way: str, policy: Any) -> None:
         self.world, self.policy, self.late = World(), policy, way == "late"
         self.context, self.standing = policy.takes == "context", case.startswith("StandingPrivateGLM")
-        self.changes = self.late and hasattr(policy, "retire_arm") and not case.startswith("DPHDB")
+        self.changes = self.late and getattr(policy, "catalogue", None) is not None
         self.arms, self.scores, self.regret = [], [], 0.0
         self.waiting: dict[int, tuple[int, float]] = {}  # the round in which a reward comes, and the reward
 

@@ -3,11 +3,16 @@
 import time
 from contextlib import contextmanager
 
-from dpbandits.serve import desk
+import numpy as np
+
+from accounting import Ledger
+from dpbandits.serve import writer
 from dpbandits.serve.config import Config, digest
+from dpbandits.serve.learner import Learner
+from dpbandits.serve.store import Choice, Store
 
 # a machine that stands still for some seconds is no database that is away
-desk._PATIENCE = 60.0
+writer.PATIENCE = 60.0
 
 TOKENS = {"decider": "token-of-a-decider", "learner": "token-of-a-learner", "owner": "token-of-the-owner"}
 
@@ -75,6 +80,57 @@ def worker(config, **arguments):
 
     with TestClient(create(config, **arguments), raise_server_exceptions=False) as client:
         yield Browser(client)
+
+
+@contextmanager
+def served(config, clock=time.time):
+    """A learner, and a worker that knows its first release."""
+    learner = Learner(config, clock=clock)
+    with worker(config, clock=clock) as browser:
+        refresh(browser, 0)
+        yield learner, browser
+    learner.close()
+
+
+def drain(learner):
+    """Take in all that has come."""
+    while learner.step():
+        pass
+
+
+def counting(rounds):
+    """A policy that counts what it learns."""
+    return f'class = "counting:Counting"\ndim = 3\nhorizon = {rounds}\nfirst_batch = 10'
+
+
+def filled(folder, rounds, storage=""):
+    """A service with decisions, and rewards of four in five of them, that no learner has seen."""
+    config = configured(folder, policy=counting(rounds), storage=storage)
+    store = Store(config.database)
+    rng = np.random.default_rng(0)
+    for _ in range(rounds // 5):
+        with store.writing():
+            ids = store.decide([Choice(0, 0.5, one) for one in np.eye(3)[rng.integers(3, size=5)]], 0.0, rounds)
+        with store.writing():
+            assert set(store.reward([(id, float(rng.random())) for id in ids[:4]], 0.0, None)) == {"accepted"}
+    store.close()
+    return config
+
+
+def finished(config, learner):
+    """All that was told is learned once, and every release is there once."""
+    drain(learner)
+    policy = learner.policy
+    assert policy.learned.tolist() == [1, 1, 1, 1, 0] * (policy.horizon // 5)
+    assert policy.releases == len(policy.schedule.ends) > 1
+    history = learner.store.history()
+    assert [one["number"] for one in history] == list(range(len(history)))
+    assert [one["decisions"] for one in history] == [0, *policy.schedule.ends]
+    assert learner.store.released(policy.releases) == policy.released().to_json()
+    ledger = Ledger.open(config.ledger)
+    assert ledger.epsilon(1e-6) <= 1.0
+    assert ledger.newest_mark(policy.run.id).step == policy.releases
+    ledger.verify()
 
 
 def wait_until(true):

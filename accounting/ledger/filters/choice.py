@@ -12,7 +12,7 @@ import numpy as np
 from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
 from accounting.checks import fraction
-from accounting.compose.orders import best_order_for_delta
+from accounting.compose.failures import split_failures
 from accounting.errors import BudgetExceeded, UnsupportedRelease
 from accounting.ledger.filters.additive_filter import AdditiveFilter
 from accounting.ledger.filters.copies_of_first import kind_of
@@ -21,13 +21,12 @@ from accounting.ledger.filters.measure_sums import price
 from accounting.ledger.filters.plan_filter import PlanFilter, parts
 from accounting.ledger.filters.rule import UNIT_ROUNDOFF, Measure, Rule, without_failures
 from accounting.loss.concentrated_curve import zcdp_rho
-from accounting.notions.conversions import gdp_delta, gdp_mu, pure_parameter
+from accounting.notions.conversions import best_order_for_delta, gdp_delta, gdp_mu, pure_parameter
 from accounting.notions.gdp import gdp, is_exact, lattice_noise
 from accounting.notions.pure import pure
 from accounting.notions.rdp import rdp
 from accounting.notions.zcdp import zcdp
 from accounting.releases import Release
-from accounting.releases.stand_ins import split_failures
 from accounting.totals import ACCOUNTANTS, delta, epsilon
 
 __all__ = ["Filter", "check_choices", "first_filter", "is_skewed", "make_filter"]

@@ -51,8 +51,8 @@ def orders_and_weights(epsilon: float, delta: float) -> tuple[Array, Array]:
 
 def best_order(epsilon: float, delta: float) -> float:
     """η of the order 1 + η at which (ε, δ) holds the most Gaussian noise."""
-    from accounting.compose.orders import best_order_for_delta
     from accounting.loss.concentrated_curve import zcdp_rho
+    from accounting.notions.conversions import best_order_for_delta
 
     rho = zcdp_rho(epsilon, delta)
     return float(best_order_for_delta(lambda orders: rho * orders, epsilon)) if rho > 0 else 1.0

@@ -79,7 +79,7 @@ from accounting.releases import ZCDP, Composed, Parallel, Release
 from accounting.roots import root_between
 
 if TYPE_CHECKING:
-    from accounting.loss.losses import LossPair
+    from accounting.loss.pair import LossPair
 
 __all__ = ["Potential", "smoothed_costs"]
 

@@ -4,7 +4,7 @@ See :mod:`accounting.ledger.filters.reserve_costs`, "How c is found". The Gaussi
 divergence of Gaussian DP, D_r(e) = Φ(−e/√r + √r/2) − e^e·Φ(−e/√r − √r/2).
 
 *Choices.* Report-noisy-max with Gumbel noise is, whatever was seen before, at least as private as one of the coins with
-the losses t and t − ε₀ (:mod:`accounting.adaptive.choices.coin_games`), and the one pair that dominates them all has a
+the losses t and t − ε₀ (:mod:`accounting.adaptive.choices.every_coin`), and the one pair that dominates them all has a
 third more variance than any. So (*) and (**) are asked of every coin: the left side is the largest of theirs. The coins
 with t between a and b are dominated by the coin with the losses b and a − ε₀, as all that lie between these are; and
 where an interval [a, b] is the worst at any point, it is cut into parts.
@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 
 if TYPE_CHECKING:
-    from accounting.loss.losses import LossPair, SpanPair
+    from accounting.loss.gumbel_maxima import SpanPair
+    from accounting.loss.pair import LossPair
 
 __all__ = ["FAR", "SmoothedLosses", "divergence", "smoothed_losses"]
 
@@ -90,7 +91,7 @@ class SmoothedLosses:
 
 def smoothed_losses(pair: LossPair, reserve: float, failing: float, most: float, order: float) -> SmoothedLosses | None:
     """None where the losses are too large for M, or their law too long for a grid."""
-    from accounting.loss.losses import SpanPair
+    from accounting.loss.gumbel_maxima import SpanPair
 
     root, scale = math.sqrt(reserve), _deviation(cast(Any, pair))
     if not 0 < scale**2 < most:

@@ -21,6 +21,7 @@ from typing import Any
 from accounting.checks import integer
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Composed, Parallel, Release, compose, parallel
+from accounting.releases.base import said
 
 __all__ = ["VERSION", "canonical", "decode", "encode"]
 
@@ -118,12 +119,12 @@ class Outside(Release):
 
 def _encode_outside(release: Release) -> dict[str, Any]:
     cls = type(release)
-    try:
-        stand_in = release.weaker()
-    except (AttributeError, UnsupportedRelease):
+    weaker = said(release, "weaker")  # and not that of the class that it is derived from
+    if weaker is None:
         raise UnsupportedRelease(
             f"a description from outside accounting is stored with what weaker() says of it, and {release!r} has none"
-        ) from None
+        )
+    stand_in = weaker()
     if not isinstance(stand_in, Release) or type(stand_in) is cls:
         raise TypeError(f"weaker() must return another description, got {stand_in!r} from {release!r}")
     values = {f.name: _plain(cls.__name__, f.name, getattr(release, f.name)) for f in fields(release) if f.init}

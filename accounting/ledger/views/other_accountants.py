@@ -24,6 +24,7 @@ from accounting.releases import (
     Release,
     TreeAggregation,
 )
+from accounting.releases.base import known
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -78,7 +79,7 @@ def to_dp_accounting(release: Release) -> DpEvent:
         except UnsupportedRelease:
             raise UnsupportedRelease(f"dp-accounting has no event for {part!r}") from None
 
-    return event(release)
+    return event(known(release))
 
 
 def from_dp_accounting(event: DpEvent) -> Release:

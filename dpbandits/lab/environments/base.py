@@ -34,7 +34,7 @@ class Round:
         Their expectations, where they are known: regret is measured with these.
     context : ndarray of shape (m,), optional
         What policies with a parameter for every arm are given in place of ``arms``: entries in [−1, 1], and the
-        rows of the other fields are the same K arms in every round. See :mod:`dpbandits.arms.per_arm`.
+        rows of the other fields are the same K arms in every round. See :mod:`dpbandits.policy.offers`.
     delay : int or None
         How many further rounds are played before the reward is told: 0 is at once; None is never.
     person : int or str, optional

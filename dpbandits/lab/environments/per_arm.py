@@ -1,7 +1,7 @@
 """Arms with parameters of their own: one context per round, E[r | X, k] = Xᵀθ_k.
 
-Both kinds of policy can play it. One that takes contexts (:mod:`dpbandits.arms.per_arm`) is given X, of ``context_dim``
-entries, and has ``n_arms`` arms. One with a single shared parameter is given the block vectors
+Both kinds of policy can play it. One that takes contexts (:mod:`dpbandits.policy.offers`) is given X, of
+``context_dim`` entries, and has ``n_arms`` arms. One with a single shared parameter is given the block vectors
 
     x_k = (0, …, X/√d, …, 0) ∈ R^{K·d},      θ = √d·(θ_1, …, θ_K),
 

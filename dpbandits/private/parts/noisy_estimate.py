@@ -6,7 +6,8 @@ whose eigenvalue λ is well above σ_H everything is as without noise; along oth
 is biased: eigenvalues of H repel each other and spread beyond those of M on both sides.
 
 * :func:`shrunken_eigenvalues` takes that spread out.
-* :func:`errors` is all that makes b uncertain along each eigenvector, and :func:`precisions` weighs b against it.
+* :func:`errors` is all that makes b uncertain along each eigenvector, :func:`precisions` weighs b against it, and
+  :func:`weighed` joins what it says to a prior.
 * :func:`stalled` finds the eigenvectors along which information has stopped growing, because the play is stuck.
 * :func:`standing` tells arms that stand from fresh ones, by all eigenvalues together: far earlier than each one can.
 
@@ -20,8 +21,9 @@ import math
 import numpy as np
 
 from accounting.arrays import Array
+from dpkit.models.prior import Posterior, Prior, posterior
 
-__all__ = ["errors", "precisions", "shrunken_eigenvalues", "stalled", "standing"]
+__all__ = ["errors", "precisions", "shrunken_eigenvalues", "stalled", "standing", "weighed"]
 
 
 # the mean of all eigenvalues but the largest over that of all, for arms that stand and for fresh ones, and how far
@@ -107,8 +109,7 @@ def errors(eigenvalues: Array, noise_H: float, noise_b: float, length: float, ch
 def precisions(eigenvalues: Array, variances: Array) -> tuple[Array, Array]:
     """The weights of θ's estimate along eigenvectors with eigenvalues λ: gains λ/r and precisions λ²/r.
 
-    Along eigenvector u, uᵀb = λ·uᵀθ + an error of variance r. So gain·uᵀb is the precision times the estimate of uᵀθ;
-    :func:`dpkit.models.prior.posterior` joins it to what was known before.
+    Along eigenvector u, uᵀb = λ·uᵀθ + an error of variance r. So gain·uᵀb is the precision times the estimate of uᵀθ.
 
     Parameters
     ----------
@@ -124,6 +125,27 @@ def precisions(eigenvalues: Array, variances: Array) -> tuple[Array, Array]:
     """
     gains = eigenvalues / variances
     return gains, gains * eigenvalues
+
+
+def weighed(
+    eigenvalues: Array, variances: Array, directions: Array, told: Array, prior: Prior, radius: float
+) -> Posterior:
+    """The prior together with what b says along each eigenvector, as much as it is to be believed.
+
+    Parameters
+    ----------
+    eigenvalues, variances : ndarray of shape (d,)
+        λ and r.
+    directions : ndarray of shape (d, d)
+        In its columns what the eigenvectors are in terms of θ.
+    told : ndarray of shape (d,)
+        uᵀb.
+    prior : Prior
+    radius : float
+        S ≥ ‖θ‖.
+    """
+    gains, precision = precisions(eigenvalues, variances)
+    return posterior(prior, precision, directions, gains * told, radius)
 
 
 def stalled(eigenvalues: Array, growth: Array, share: float, noise: float, known: float = 2.0) -> Array:

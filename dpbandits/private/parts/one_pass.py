@@ -21,10 +21,10 @@ import numpy as np
 from accounting.arrays import Array
 from dpbandits.private.parts.change import surprise
 from dpbandits.private.parts.metric import carried, levelling, standing_out, symmetric_root
-from dpbandits.private.parts.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled, standing
+from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
 from dpbandits.private.parts.progress import Past, misfit
 from dpbandits.private.parts.records import SecantRecord
-from dpkit.models.prior import Prior, posterior
+from dpkit.models.prior import Prior
 from dpkit.moments.pairs import NoisyPair
 
 __all__ = ["Estimate", "Noise", "Refit"]
@@ -139,13 +139,10 @@ class Refit:
         M, m = self.grouped * (totals[0] - decay * last.totals[0]), totals[1] - decay * last.totals[1]
         seen = inverse @ theta
 
-        # γ_k and ρ_k, from the mean of w·e² over the newer rounds; in the first batch e is 0, unless there is a prior
+        # in the first batch e is 0, unless there is a prior
         guessed = k > 1 or self.given
         squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
-        slope, secant = self.record.slopes(0.0)
-        if guessed:
-            since, _, until = last.past.before(max(0.25 * rounds, ends[0]))
-            slope, secant = self.record.slopes((squares - until) / (rounds - since))
+        slope, secant = last.past.slopes(self.record, squares, ends) if guessed else self.record.slopes(0.0)
 
         residual, in_row = m - secant * M @ seen, secant * batch_noise[0]
         unlikely = self._unlikely(last, secant * M, residual, (left_in_row * in_row, batch_noise[1]))
@@ -164,8 +161,7 @@ class Refit:
         length = float(seen @ seen) if guessed else 0.25 * S**2
         # b − Hθ has the noise of Σρ_jM_jθ: as (ρ − γ)Mθ is taken from b, and γMθ by H
         variances = errors(eigenvalues, noise_H * math.sqrt(secants / k), noise_b, length, self.record.chance)
-        gains, precision = precisions(eigenvalues, variances)
-        known = posterior(self.prior, precision, inverse @ U, gains * (U.T @ A @ b), S)
+        known = weighed(eigenvalues, variances, inverse @ U, U.T @ A @ b, self.prior, S)
 
         f, stands = self._looks(last, rounds, U, A @ H @ A, eigenvalues, left_in_H)
         root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self.width * np.sqrt(f)))

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from accounting.arrays import Array
+from dpbandits.private.parts.records import SecantRecord
 
 __all__ = ["Past", "misfit", "warn_of_misfit"]
 
@@ -36,6 +39,11 @@ class Past:
         """The last one that came after at most so many rounds, or else the oldest."""
         i = max(0, int(np.searchsorted(self.rounds, rounds, side="right")) - 1)
         return float(self.rounds[i]), self.H[i], float(self.squares[i])
+
+    def slopes(self, record: SecantRecord, squares: float, ends: Sequence[int]) -> tuple[float, float]:
+        """γ and ρ for batches that end so, from the mean of w·e² over the newer rounds; Σw·e² is ``squares`` now."""
+        since, _, until = self.before(max(0.25 * ends[-1], ends[0]))
+        return record.slopes((squares - until) / (ends[-1] - since))
 
     def followed_by(self, rounds: int, H: Array, squares: float) -> Past:
         """With one more in place of the oldest, if it comes late enough after the newest."""
@@ -71,10 +79,22 @@ def misfit(residuals: Array, theta: Array, variance: float, count: int, bound: f
     return share if abs(share) > 0.25 and abs(total) > 6.0 * math.sqrt(variance + count * bound**2) else 0.0
 
 
-def warn_of_misfit(found: float, base_rate: float) -> None:
-    """Say that the base rate may be far off."""
-    warnings.warn(
-        f"rewards are far {'above' if found > 0 else 'below'} what the model says of the arms that it prefers: "
-        f"base_rate={base_rate:g} may be far off; state a better guess, or give every arm a constant feature",
-        stacklevel=4,
-    )
+class _Fitted(Protocol):
+    """A policy whose public half has a ``misfit``."""
+
+    public: Any
+    base_rate: float
+    warned: bool
+
+
+def warn_of_misfit(policy: _Fitted) -> None:
+    """Say that the base rate may be far off, where rewards do not fit; once."""
+    found = policy.public.misfit
+    if found and not policy.warned:
+        policy.warned = True
+        warnings.warn(
+            f"rewards are far {'above' if found > 0 else 'below'} what the model says of the arms that it prefers: "
+            f"base_rate={policy.base_rate:g} may be far off; state a better guess, or give every arm a constant "
+            "feature",
+            stacklevel=4,
+        )

@@ -23,13 +23,13 @@ import numpy as np
 from accounting.checks import fraction, positive
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.reference.confidence import ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse
 
 __all__ = ["CRT"]
 
 
-class CRT(EllipsoidSet, ReferencePolicy):
+class CRT(ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around a ridge regression on truncated rewards.
 
     Parameters
@@ -107,7 +107,7 @@ class CRT(EllipsoidSet, ReferencePolicy):
         t = self.rounds
         doubt = 2.0 * math.log(max(t * (t + 1.0), 1.0) / self.failure_probability) + self.V.log_det
         radius = self.threshold() * math.sqrt(doubt) + math.sqrt(self.bias) + math.sqrt(self.ridge) * self.theta_bound
-        return self._scaled(radius)
+        return self.scaled(radius)
 
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

@@ -26,14 +26,14 @@ import numpy as np
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
+from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
 from dpkit.models.ellipsoid import RankOneInverse, project_on_ball
 from dpkit.models.links import Link, get_link
 
 __all__ = ["CRTM"]
 
 
-class CRTM(EllipsoidSet, ReferencePolicy):
+class CRTM(ReferencePolicy):
     """Optimism around an online Newton step on truncated rewards.
 
     Parameters

@@ -19,14 +19,14 @@ from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
+from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.likelihood import Rows, minimize_in_ball
 
 __all__ = ["HeavyOFUL"]
 
 
-class HeavyOFUL(EllipsoidSet, ReferencePolicy):
+class HeavyOFUL(ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around an adaptive Huber regression.
 
     Parameters
@@ -123,9 +123,9 @@ class HeavyOFUL(EllipsoidSet, ReferencePolicy):
         self.V.add(arm, 1.0 / sigma**2, solved)
         self.rows.append([*(arm / sigma), (reward - self.base_rate) / sigma, tau])
         # θ_t = argmin over ‖θ‖ ≤ S of ½λ‖θ‖² + Σ f_{τ_s}((r_s − x_sᵀθ)/σ_s)
-        self.theta, _ = minimize_in_ball(self._loss, self.theta, radius=self.theta_bound)
+        self.theta, _ = minimize_in_ball(self.loss, self.theta, radius=self.theta_bound)
 
-    def _loss(self, theta: Array) -> tuple[float, Array, Array]:
+    def loss(self, theta: Array) -> tuple[float, Array, Array]:
         """The Huber loss, its gradient and its generalised Hessian."""
         rows = self.rows.array
         X, tau = rows[:, :-2], rows[:, -1]

@@ -21,13 +21,13 @@ import numpy as np
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
+from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
 from dpkit.models.ellipsoid import RankOneInverse, project_on_ball
 
 __all__ = ["HvtUCB"]
 
 
-class HvtUCB(EllipsoidSet, ReferencePolicy):
+class HvtUCB(ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around a one-pass Huber regression.
 
     Parameters

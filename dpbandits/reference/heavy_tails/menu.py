@@ -34,9 +34,11 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
+from dpbandits.policy.choices import Law
 from dpbandits.policy.parameters import Parameters
-from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
-from dpbandits.reference.heavy_tails.repeated import Epoch, RepeatedPlays
+from dpbandits.policy.protocol import Pending
+from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
+from dpbandits.reference.heavy_tails.repeated import Epoch
 from dpkit.models.ellipsoid import RankOneInverse
 
 __all__ = ["MENU"]
@@ -44,7 +46,7 @@ __all__ = ["MENU"]
 _LAMBDA = 3.1  # ½ln(Λ/2) − ½ + 1/Λ ≥ 1/24
 
 
-class MENU(RepeatedPlays, EllipsoidSet, ReferencePolicy):
+class MENU(ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around the median of several ridge regressions.
 
     Parameters
@@ -128,10 +130,29 @@ class MENU(RepeatedPlays, EllipsoidSet, ReferencePolicy):
         n, d = self.epochs, self.dim
         noise = self._noise * n**self._power * math.sqrt(d * math.log1p(n / (d * self.ridge)))
         radius = 3.0 * (noise + math.sqrt(self.ridge) * self.theta_bound)
-        return self._scaled(radius)
+        return self.scaled(radius)
 
-    def _observe(self, arm: Array, means: Array) -> None:
+    # An epoch ends where its arm is not offered any more, or when it is full; the next one begins with another arm.
+
+    def prepare(self, arms: Array) -> None:
+        if self.epoch.broken_off(arms):
+            self.observe()
+
+    def score(self, arms: Array) -> Array | Law:
+        return self.epoch.same(arms).astype(np.float64) if self.epoch.running else super().score(arms)
+
+    def decided(self, pending: Pending) -> None:
+        self.epoch.begin(pending.arm)
+
+    def learn(self, pending: Pending, reward: float) -> None:
+        if self.epoch.take(pending.arm, reward):
+            self.observe()
+
+    def observe(self) -> None:
         """Every group has one more reward, and one of them is chosen."""
+        arm, means = self.epoch.arm, self.epoch.close()
+        if not len(means):
+            return
         y = np.full(self.groups, float(np.median(means)))
         y[: len(means)] = means
         y -= self.base_rate

@@ -27,9 +27,11 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
+from dpbandits.policy.choices import Law
 from dpbandits.policy.parameters import Parameters
-from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
-from dpbandits.reference.heavy_tails.repeated import Epoch, RepeatedPlays
+from dpbandits.policy.protocol import Pending
+from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
+from dpbandits.reference.heavy_tails.repeated import Epoch
 from dpkit.models.ellipsoid import RankOneInverse
 
 __all__ = ["MoM"]
@@ -37,7 +39,7 @@ __all__ = ["MoM"]
 _RATE = 0.5 * math.log(4.0) + 0.5 * math.log(4.0 / 7.0)  # kl(½‖⅛)
 
 
-class MoM(RepeatedPlays, EllipsoidSet, ReferencePolicy):
+class MoM(ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around a ridge regression on medians of means.
 
     Parameters
@@ -104,7 +106,7 @@ class MoM(RepeatedPlays, EllipsoidSet, ReferencePolicy):
         self.blocks = math.ceil(math.log(T / self.failure_probability) / _RATE)  # k
         block = math.ceil(T ** ((1.0 + eps) / (1.0 + 3.0 * eps)) / self.blocks)  # m
         self.plays = block * self.blocks  # r
-        self._rho = 2.0 ** ((4.0 - eps) / (1.0 + eps)) * nu * block ** (-eps / (1.0 + eps))
+        self.rho = 2.0 ** ((4.0 - eps) / (1.0 + eps)) * nu * block ** (-eps / (1.0 + eps))
         self.V = RankOneInverse(dim, self.ridge)
         self.b = np.zeros(dim)
         self.theta = np.zeros(dim)
@@ -114,11 +116,30 @@ class MoM(RepeatedPlays, EllipsoidSet, ReferencePolicy):
     def width(self) -> float:
         """β_n, the radius of the ellipsoid {θ : ‖θ − θ_n‖_{V_n} ≤ β_n}."""
         # β_n = ϱ√n + √λ S
-        radius = self._rho * math.sqrt(self.epochs) + math.sqrt(self.ridge) * self.theta_bound
-        return self._scaled(radius)
+        radius = self.rho * math.sqrt(self.epochs) + math.sqrt(self.ridge) * self.theta_bound
+        return self.scaled(radius)
 
-    def _observe(self, arm: Array, means: Array) -> None:
+    # An epoch ends where its arm is not offered any more, or when it is full; the next one begins with another arm.
+
+    def prepare(self, arms: Array) -> None:
+        if self.epoch.broken_off(arms):
+            self.observe()
+
+    def score(self, arms: Array) -> Array | Law:
+        return self.epoch.same(arms).astype(np.float64) if self.epoch.running else super().score(arms)
+
+    def decided(self, pending: Pending) -> None:
+        self.epoch.begin(pending.arm)
+
+    def learn(self, pending: Pending, reward: float) -> None:
+        if self.epoch.take(pending.arm, reward):
+            self.observe()
+
+    def observe(self) -> None:
         """The median of means is one observation of the arm."""
+        arm, means = self.epoch.arm, self.epoch.close()
+        if not len(means):
+            return
         self.epochs += 1
         self.V.add(arm, 1.0)
         self.b += (float(np.median(means)) - self.base_rate) * arm

@@ -20,14 +20,14 @@ import numpy as np
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
+from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.likelihood import Rows
 
 __all__ = ["TOFU"]
 
 
-class TOFU(EllipsoidSet, ReferencePolicy):
+class TOFU(ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around a truncated ridge regression.
 
     Parameters
@@ -106,7 +106,7 @@ class TOFU(EllipsoidSet, ReferencePolicy):
     def width(self) -> float:
         """β_t, the radius of the ellipsoid {θ : ‖θ − θ_t‖_{V_t} ≤ β_t}."""
         radius = self._noise * self.rows.count**self._power + math.sqrt(self.ridge) * self.theta_bound
-        return self._scaled(radius)
+        return self.scaled(radius)
 
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

@@ -36,7 +36,7 @@ from accounting.arrays import Array
 from accounting.checks import positive
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.reference.confidence import ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.likelihood import Rows, glm_loss, minimize_in_ball
 from dpkit.models.links import Link, get_link
@@ -47,7 +47,7 @@ __all__ = ["AdaOFUECOLog"]
 Nearest = Callable[[Callable[[float], float]], tuple[Array, float]]
 
 
-class AdaOFUECOLog(EllipsoidSet, ReferencePolicy):
+class AdaOFUECOLog(ReferencePolicy):
     """Optimism over an ellipsoid around an implicit online estimate, with rounds set aside.
 
     Parameters
@@ -128,19 +128,19 @@ class AdaOFUECOLog(EllipsoidSet, ReferencePolicy):
         # β_t² = λS² + 2η ln(2/δ) + Σ (2η_s(ℓ_s(θ̄_s) − ℓ_s(θ_{s+1})) − ‖θ_{s+1} − θ_s‖²_{W_s})
         doubt = self.eta * math.log(2.0 / self.failure_probability) + self.lead
         radius = math.sqrt(max(self.ridge * self.theta_bound**2 + 2.0 * doubt - self.moves, 0.0))
-        return self._scaled(radius)
+        return self.scaled(radius)
 
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         low, high = self.reward_range
         solved = self.V.inverse.dot(arm)
         mean, slope_at, loss = self.link.mean, self.link.derivative, self.link.integral
-        nearest, eta = self._nearest(arm, solved)
+        nearest, eta = self.nearest(arm, solved)
         # θ̄_t is fitted to both possible rewards; xᵀθ_{t+1} grows with the reward
         _, z_bar = nearest(lambda z: 2.0 * float(mean(z)) - low - high)
         ends = {u: nearest(lambda z, u=u: float(mean(z)) - u) for u in (low, high)}  # type: ignore[misc]
         if float(slope_at(z_bar)) > 2.0 * min(float(slope_at(z)) for _, z in ends.values()):
-            self._set_aside(arm, reward)
+            self.set_aside(arm, reward)
             return
         # θ_{t+1} = argmin over the set of ½‖θ − θ_t‖²_{W_t} + η_t ℓ(xᵀθ, r)
         theta, z = ends[reward] if reward in ends else nearest(lambda z: float(mean(z)) - reward)
@@ -151,7 +151,7 @@ class AdaOFUECOLog(EllipsoidSet, ReferencePolicy):
         # W_{t+1} = W_t + μ̇(xᵀθ_{t+1}) x xᵀ
         self.V.add(arm, float(slope_at(z)), solved)
 
-    def _set_aside(self, arm: Array, reward: float) -> None:
+    def set_aside(self, arm: Array, reward: float) -> None:
         """Fit the rounds set aside, with one more."""
         self.aside.append([*arm, reward])
         self.A.add(arm, 1.0)
@@ -159,16 +159,16 @@ class AdaOFUECOLog(EllipsoidSet, ReferencePolicy):
         fit = glm_loss(self.link, rows[:, :-1], rows[:, -1], ridge=self._kappa * self.ridge)
         self.center, _ = minimize_in_ball(fit, self.center, radius=self.theta_bound)
 
-    def _reach(self) -> float:
+    def reach(self) -> float:
         """ϱ."""
         low, high = self.reward_range
         doubt = 2.0 * math.log(2.0 / self.failure_probability) + self.A.log_det
         noise = 0.5 * (high - low) / self._kappa * math.sqrt(max(doubt, 0.0))
         return noise + math.sqrt(self.ridge) * self.theta_bound
 
-    def _nearest(self, arm: Array, solved: Array) -> tuple[Nearest, float]:
+    def nearest(self, arm: Array, solved: Array) -> tuple[Nearest, float]:
         """The proximal step along ``arm``, over the ball or the ellipsoid of the rounds set aside, and η_t."""
-        W, S, reach = self.V.matrix, self.theta_bound, self._reach()
+        W, S, reach = self.V.matrix, self.theta_bound, self.reach()
         wide = S * math.sqrt(float(arm @ arm))
         narrow = reach * math.sqrt(max(float(arm @ self.A.inverse @ arm), 0.0))
         eta = 1.0 + self._R * min(wide, narrow)

@@ -29,7 +29,7 @@ import numpy as np
 from accounting.arrays import Array
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.reference.confidence import ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.links import Link, get_link
 from dpkit.models.proximal import proximal_point
@@ -37,7 +37,7 @@ from dpkit.models.proximal import proximal_point
 __all__ = ["ECOLog"]
 
 
-class ECOLog(EllipsoidSet, ReferencePolicy):
+class ECOLog(ReferencePolicy):
     """Optimism over an ellipsoid around an implicit online estimate.
 
     Parameters
@@ -108,7 +108,7 @@ class ECOLog(EllipsoidSet, ReferencePolicy):
         # β_t² = λS² + 2η (ln(1/δ) + Σ ℓ_s(θ̄_s) − ℓ_s(θ_{s+1})) − Σ ‖θ_{s+1} − θ_s‖²_{W_s}
         doubt = math.log(1.0 / self.failure_probability) + self.lead
         radius = math.sqrt(max(self.ridge * self.theta_bound**2 + 2.0 * self.eta * doubt - self.moves, 0.0))
-        return self._scaled(radius)
+        return self.scaled(radius)
 
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

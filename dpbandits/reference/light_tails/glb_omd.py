@@ -14,12 +14,15 @@ import math
 from typing import Literal, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from accounting.arrays import Array
 from accounting.checks import fraction, positive
+from dpbandits.policy.choices import Law, inverse_gap
 from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.priors import not_in_theory
-from dpbandits.policy.protocol import Options, Pending
-from dpbandits.reference.confidence import EllipsoidSet
+from dpbandits.policy.protocol import Options, Pending, Policy
+from dpbandits.reference.confidence import Ellipsoid
 from dpkit.models.ellipsoid import RankOneInverse, ball_constrained_minimizer
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
@@ -27,7 +30,7 @@ from dpkit.models.prior import Prior, PriorLike, checked_prior
 __all__ = ["GLBOMD"]
 
 
-class GLBOMD(EllipsoidSet):
+class GLBOMD(Policy):
     """Optimism over an ellipsoid around a one-pass estimate.
 
     Parameters
@@ -90,8 +93,6 @@ class GLBOMD(EllipsoidSet):
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.exploration = exploration if exploration == "inverse_gap" else positive("exploration", exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
-        if self.exploration == "inverse_gap":
-            self._gamma_scale = self.gamma_scale
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.dispersion = positive("dispersion", dispersion)
         self.parameters = checked_parameters(parameters)
@@ -118,6 +119,16 @@ class GLBOMD(EllipsoidSet):
         growth = math.log(2.0 + 2.0 * self._C * self.rounds / self.ridge)
         squared = 4.0 * self.ridge * self.theta_bound**2 + 2.0 * self.eta * math.log(1.0 / self.failure_probability)
         return math.sqrt(squared + 6.0 * self.dim * self.eta**2 * growth)
+
+    def contains(self, theta: ArrayLike) -> bool:
+        """Whether the confidence set holds ``theta``."""
+        return Ellipsoid(self.theta, self.V, self.width()).contains(theta)
+
+    def score(self, arms: Array) -> Array | Law:
+        if self.exploration == "inverse_gap":
+            return inverse_gap(self.link.mean(arms @ self.theta), self.gamma_scale * math.sqrt(self.decisions))
+        # x_t = argmax xᵀθ_t + β_t‖x‖_{H_t⁻¹}
+        return Ellipsoid(self.theta, self.V, self.width()).largest(arms)
 
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

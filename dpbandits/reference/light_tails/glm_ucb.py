@@ -25,7 +25,7 @@ from accounting.arrays import Array
 from accounting.checks import positive
 from dpbandits.policy.parameters import Parameters, noise_level
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.reference.confidence import ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse, norms
 from dpkit.models.likelihood import Rows, glm_loss, minimize_in_ball
 from dpkit.models.links import Link, get_link
@@ -33,7 +33,7 @@ from dpkit.models.links import Link, get_link
 __all__ = ["GLMUCB"]
 
 
-class GLMUCB(EllipsoidSet, ReferencePolicy):
+class GLMUCB(ReferencePolicy):
     """Optimism in the mean reward, with one bound on the link's slope for all arms.
 
     Parameters
@@ -105,7 +105,7 @@ class GLMUCB(EllipsoidSet, ReferencePolicy):
         # β_t = (R/c_μ) √(2 ln(1/δ) + ln(det V_t / λᵈ)) + √λ S
         deviation = math.sqrt(2.0 * math.log(1.0 / self.failure_probability) + self.V.log_det)
         radius = self.noise_bound / self._c * deviation + math.sqrt(self.ridge) * self.theta_bound
-        return self._scaled(radius)
+        return self.scaled(radius)
 
     def score(self, arms: Array) -> Array:
         # x_t = argmax μ(xᵀθ_t) + k_μ β_t ‖x‖_{V_t⁻¹}

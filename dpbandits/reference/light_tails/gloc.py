@@ -18,14 +18,14 @@ import numpy as np
 from accounting.checks import positive
 from dpbandits.policy.parameters import Parameters, noise_level
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.reference.confidence import ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse, project_on_ball
 from dpkit.models.links import Link, get_link
 
 __all__ = ["GLOC"]
 
 
-class GLOC(EllipsoidSet, ReferencePolicy):
+class GLOC(ReferencePolicy):
     """Optimism over the ellipsoid that an online learner's regret implies.
 
     Parameters
@@ -105,7 +105,7 @@ class GLOC(EllipsoidSet, ReferencePolicy):
         beta = 1.0 + 4.0 * B / kappa + 8.0 * (R / kappa) ** 2 * math.log(2.0 / delta * inside)
         beta += self.ridge * S**2 - (self.zz - float(self.theta.dot(self.xz)))
         radius = math.sqrt(max(beta, 0.0))
-        return self._scaled(radius)
+        return self.scaled(radius)
 
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

@@ -29,7 +29,7 @@ __all__ = ["OFUGLB"]
 _RIDGE = 1e-6
 
 
-class OFUGLB(LevelSet, ReferencePolicy):
+class OFUGLB(ReferencePolicy):
     """Optimism over {‖θ‖ ≤ S : the log-likelihood of θ is within β_t² of the maximum}.
 
     The score of the chosen arm is its largest xᵀθ in the set; those of other arms may be upper bounds.
@@ -92,9 +92,6 @@ class OFUGLB(LevelSet, ReferencePolicy):
         self.lipschitz = 0.0  # L_t
         self.rows = Rows(dim + 1)  # (x, r)
 
-    def ridge(self) -> float:
-        return _RIDGE
-
     def width(self) -> float:
         """β_t²: how far the negative log-likelihood may lie above its minimum."""
         # β_t² = ln(1/δ) + inf over 0 < c ≤ 1 of d ln(1/c) + 2S L_t c, at c = min(1, d/(2S L_t))
@@ -104,6 +101,9 @@ class OFUGLB(LevelSet, ReferencePolicy):
         squared += 0.5 * _RIDGE * self.theta_bound**2
         return squared if self.parameters == "theory" else self.radius_scale**2 * squared
 
+    def believed(self) -> LevelSet:
+        return LevelSet(self.link, self.rows, self.theta, self.width(), self.theta_bound, _RIDGE, self.dispersion)
+
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.rows.append([*arm, reward])
@@ -111,4 +111,4 @@ class OFUGLB(LevelSet, ReferencePolicy):
         reach = self.theta_bound * length
         steepest = max(abs(float(self.link.mean(z)) - reward) for z in (-reach, reach))
         self.lipschitz += length * steepest / self.dispersion
-        self.theta, _ = minimize_in_ball(self._loss(), self.theta, radius=self.theta_bound)
+        self.theta, _ = minimize_in_ball(self.believed().loss(), self.theta, radius=self.theta_bound)

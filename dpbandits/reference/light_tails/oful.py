@@ -11,18 +11,20 @@ from __future__ import annotations
 import math
 from typing import Literal, Unpack
 
+from accounting.arrays import Array
 from accounting.checks import choice, positive
+from dpbandits.policy.choices import Law, inverse_gap
 from dpbandits.policy.parameters import Parameters, noise_level
 from dpbandits.policy.priors import not_in_theory
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.reference.confidence import ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.prior import Prior, PriorLike, checked_prior
 
 __all__ = ["OFUL"]
 
 
-class OFUL(EllipsoidSet, ReferencePolicy):
+class OFUL(ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ with R-sub-Gaussian noise.
 
     Parameters
@@ -91,8 +93,6 @@ class OFUL(EllipsoidSet, ReferencePolicy):
         self.ridge = positive("ridge", ridge)
         self.exploration = choice("exploration", exploration, "optimism", "inverse_gap")
         self.gamma_scale = positive("gamma_scale", gamma_scale)
-        if exploration == "inverse_gap":
-            self._gamma_scale = self.gamma_scale
         not_in_theory(prior, parameters)
         self.prior = checked_prior(prior, self.dim, self.theta_bound)
         # V counts rounds: a round has the precision 1/R²
@@ -107,7 +107,12 @@ class OFUL(EllipsoidSet, ReferencePolicy):
         # β_t = R √(2 ln(1/δ) + ln(det V_t / λᵈ)) + √λ S
         deviation = 2.0 * math.log(1.0 / self.failure_probability) + self.V.log_det
         radius = self.noise_bound * math.sqrt(deviation) + math.sqrt(self.ridge) * self.theta_bound
-        return self._scaled(radius)
+        return self.scaled(radius)
+
+    def score(self, arms: Array) -> Array | Law:
+        if self.exploration == "inverse_gap":
+            return inverse_gap(self.link.mean(arms @ self.theta), self.gamma_scale * math.sqrt(self.decisions))
+        return super().score(arms)
 
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

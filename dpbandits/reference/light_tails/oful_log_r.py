@@ -33,7 +33,7 @@ from dpkit.models.links import Link, get_link
 __all__ = ["OFULogR"]
 
 
-class OFULogR(LevelSet, ReferencePolicy):
+class OFULogR(ReferencePolicy):
     """Optimism over {‖θ‖ ≤ S : the regularised log-likelihood of θ is within β_t² of the maximum}.
 
     The score of the chosen arm is its largest xᵀθ in the set; those of other arms may be upper bounds.
@@ -117,7 +117,10 @@ class OFULogR(LevelSet, ReferencePolicy):
         )
         return beta**2
 
+    def believed(self) -> LevelSet:
+        return LevelSet(self.link, self.rows, self.theta, self.width(), self.theta_bound, self.ridge())
+
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.rows.append([*arm, reward])
-        self.theta, _ = minimize_in_ball(self._loss(), self.theta, radius=self.theta_bound)
+        self.theta, _ = minimize_in_ball(self.believed().loss(), self.theta, radius=self.theta_bound)

@@ -30,14 +30,14 @@ import numpy as np
 from accounting.arrays import Array
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.reference.confidence import ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms
 from dpkit.models.links import Link, get_link
 
 __all__ = ["OFULMLogB"]
 
 
-class OFULMLogB(EllipsoidSet, ReferencePolicy):
+class OFULMLogB(ReferencePolicy):
     """Optimism in the mean reward around a one-pass estimate.
 
     Parameters

@@ -16,17 +16,18 @@ from typing import Unpack
 
 from accounting.arrays import Array
 from accounting.checks import positive
-from dpbandits.arms.standing import StandingArms
+from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Law, Ties, inverse_gap
+from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration, checked_exploration
-from dpbandits.policy.protocol import Options, Pending
+from dpbandits.policy.protocol import Options, Pending, Policy
 from dpbandits.reference.simple.ridge_blocks import RidgeBlocks
 from dpkit.moments.blocks import features
 
 __all__ = ["DisjointLinUCB"]
 
 
-class DisjointLinUCB(StandingArms):
+class DisjointLinUCB(Policy):
     """Optimism for E[r | z, k] = base_rate + xᵀθ_k.
 
     Parameters
@@ -61,6 +62,8 @@ class DisjointLinUCB(StandingArms):
     ('right', 'left')
     """
 
+    offer = BALL
+    catalogue: Catalogue
     learned = ("model",)
 
     def __init__(
@@ -74,7 +77,8 @@ class DisjointLinUCB(StandingArms):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(dim, **options)
-        self.open_slots(arms)
+        self.catalogue = Catalogue(arms)
+        self.arms = list(self.catalogue.names)
         self.exploration, self._width = checked_exploration(exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)

@@ -15,16 +15,17 @@ from typing import Unpack
 
 from accounting.arrays import Array
 from accounting.checks import positive
-from dpbandits.arms.standing import StandingArms
+from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
-from dpbandits.policy.protocol import Options, Pending
+from dpbandits.policy.offers import BALL
+from dpbandits.policy.protocol import Options, Pending, Policy
 from dpbandits.reference.simple.ridge_blocks import RidgeBlocks
 from dpkit.moments.blocks import features
 
 __all__ = ["DisjointThompson"]
 
 
-class DisjointThompson(StandingArms):
+class DisjointThompson(Policy):
     """Posterior draws for E[r | z, k] = base_rate + xᵀθ_k.
 
     Parameters
@@ -57,6 +58,8 @@ class DisjointThompson(StandingArms):
     ('1', '0')
     """
 
+    offer = BALL
+    catalogue: Catalogue
     learned = ("model",)
 
     def __init__(
@@ -69,7 +72,8 @@ class DisjointThompson(StandingArms):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(dim, **options)
-        self.open_slots(arms)
+        self.catalogue = Catalogue(arms)
+        self.arms = list(self.catalogue.names)
         self.width = positive("width", width)
         self.ridge = positive("ridge", ridge)
         self.model = RidgeBlocks(self.dim + 1, len(self.catalogue), self.ridge)

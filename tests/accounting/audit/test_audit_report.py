@@ -22,7 +22,7 @@ from accounting import (
     epsilon,
     parallel,
 )
-from accounting.adaptive.choices import choices
+from accounting.adaptive.choices import in_totals
 
 
 @dataclass
@@ -101,7 +101,7 @@ def test_a_budget_spent_to_the_last_digit_is_kept():
 
 def test_a_total_of_choices_that_only_the_filters_prove(monkeypatch):
     """Without games the accountants price each of many choices as one pair, the filters as the coins that it is."""
-    monkeypatch.setattr(choices, "is_playable", lambda kind, count: False)
+    monkeypatch.setattr(in_totals, "is_playable", lambda kind, count: False)
     budget = Budget(1.0, 1e-6)
     ledger = Ledger(budget)
     ledger.set_quota("north", budget)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dpbandits.serve import desk
+from dpbandits.serve import writer
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """A machine that stands still for seconds is no database that is away."""
-    monkeypatch.setattr(desk, "_PATIENCE", 1e6)
-    monkeypatch.setattr(desk, "_LOOK", 0.01)
+    monkeypatch.setattr(writer, "PATIENCE", 1e6)
+    monkeypatch.setattr(writer, "LOOK", 0.01)

@@ -10,7 +10,7 @@ import pytest
 import white_box
 from again import rewinder
 from lives import NORTH, ROUNDS, THEIRS, WORLDS, Lives
-from serving import configured
+from serving import configured, drain
 
 from accounting import audit
 from dpbandits.serve.learner import Learner
@@ -32,8 +32,8 @@ class Runs(Lives):
         )
         config = configured(folder, policy=policy, unit="person", epsilon=EPSILON, delta=DELTA, more=SEEDED)
         self.learner = Learner(config)
-        self.policy, self.store = self.learner.policy, self.learner._store
-        self.store._db.execute("PRAGMA synchronous = OFF")
+        self.policy, self.store = self.learner.policy, self.learner.store
+        self.store.database.execute("PRAGMA synchronous = OFF")
         self.again = rewinder(self.policy)
         self.listen(monkeypatch)
 
@@ -44,7 +44,7 @@ class Runs(Lives):
         due, theirs = {}, iter(WORLDS[world])
         with store.writing():  # a new database, and all that comes in
             for table in ("decisions", "rewards"):
-                store._db.execute(f"DELETE FROM {table}")
+                store.database.execute(f"DELETE FROM {table}")
             store._decisions = store._rewards = 0
             store.note("forgotten", 0)
             for t in range(ROUNDS):
@@ -53,8 +53,7 @@ class Runs(Lives):
                 (id,) = store.decide([Choice(0, None, np.array(arm), "ann" if mine else f"other {t}")], 0.0, ROUNDS)
                 due.setdefault(t + delay, []).append((id, reward))
                 assert set(store.reward(due.pop(t, []), 0.0, None)) <= {"accepted"}
-        while self.learner.step():
-            pass
+        drain(self.learner)
         assert self.policy.decisions == ROUNDS
 
     def encoded(self, world):

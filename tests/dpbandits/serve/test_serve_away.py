@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from postgres import on_server, running
-from serving import TOKENS, Clock, configured, refresh, there, wait_until, worker, written
+from serving import TOKENS, Clock, configured, drain, refresh, served, there, wait_until, worker, written
 
 from accounting import Ledger
 from dpbandits.serve.client import Client
@@ -30,8 +30,7 @@ def test_decisions_go_on_while_the_database_is_away(tmp_path):
             refresh(browser, 0)
             before = browser.decide(*[{"arms": ARMS}] * 30)
             browser.reward(*((one["id"], 1.0) for one in before[:20]))
-            while learner.step():
-                pass
+            drain(learner)
             number = learner.policy.releases
             refresh(browser, number)
             server.kill()
@@ -55,8 +54,7 @@ def test_decisions_go_on_while_the_database_is_away(tmp_path):
             waiting = [one["id"] for one in before[20:]] + [one["id"] for one in late]
             assert set(browser.reward(*((id, 1.0) for id in waiting))) == {"accepted"}
             learner = Learner(config, clock=Clock(time.time() + 100.0))  # the lease of the first one has run out
-            while learner.step():
-                pass
+            drain(learner)
             assert learner.policy.decisions == 40
             assert learner.policy.open_decisions == []
             learner.close()
@@ -77,7 +75,7 @@ def test_mark_and_release_are_one_transaction(tmp_path, postgres, monkeypatch):
         seen = []
 
         def killed(self, *arguments):
-            seen.append(self._one("SELECT count(*) FROM releases"))
+            seen.append(self.database.execute("SELECT count(*) FROM releases").fetchone()[0])
             raise Killed
 
         with monkeypatch.context() as patch:
@@ -86,15 +84,14 @@ def test_mark_and_release_are_one_transaction(tmp_path, postgres, monkeypatch):
                 learner.step()
         assert seen == [2]  # it was written, in the transaction
         assert Ledger.open(config.ledger).newest_mark(run) is None
-        assert learner._store.newest() == 0
-        assert len(learner._store._db.execute("SELECT 1 FROM decisions WHERE arm IS NULL").fetchall()) == 0
+        assert learner.store.newest() == 0
+        assert len(learner.store.database.execute("SELECT 1 FROM decisions WHERE arm IS NULL").fetchall()) == 0
         with pytest.raises(Exception, match="stopped at release 1"):
             learner.policy.released()
         learner.close()
         learner = Learner(config)
-        while learner.step():
-            pass
-        assert learner._store.newest() == learner.policy.releases == 1
+        drain(learner)
+        assert learner.store.newest() == learner.policy.releases == 1
         assert Ledger.open(config.ledger).newest_mark(run).step == 1
         learner.close()
 
@@ -104,23 +101,19 @@ def test_clocks_that_jump_change_no_release(tmp_path, jump):
     config = configured(tmp_path, more="[simulation]\nseed = 5")
     alone = config.probe()
     clock = Clock()
-    learner = Learner(config, clock=clock)
-    with worker(config, clock=clock) as browser:
-        refresh(browser, 0)
+    with served(config, clock=clock) as (learner, browser):
         for part in range(6):
             clock.now += jump * (-1) ** part
             found = browser.decide(*[{"arms": ARMS}] * 10)
             assert set(browser.reward(*((one["id"], 1.0) for one in found))) == {"accepted"}
             for decision in [alone.register(np.eye(3), one["index"]) for one in found]:
                 alone.update(decision, 1.0)
-            while learner.step():
-                pass
+            drain(learner)
             # a second one, by a clock of its own, gets neither the lease nor the checkpoint
             with pytest.raises((LeaseLost, BlockingIOError)):
                 Learner(config, clock=Clock(clock.now + 3.0))
     assert learner.policy.releases == alone.releases > 1
     np.testing.assert_array_equal(learner.policy.theta, alone.theta)
-    learner.close()
 
 
 @pytest.mark.parametrize("learners", [2])
@@ -194,8 +187,7 @@ def test_a_database_that_is_away_for_a_minute(tmp_path):
         print(f"{len(tickets)} decisions by tickets, slowest {1000 * slowest:.0f} ms; {len(ids)} rewards")
         assert len(tickets) > AWAY  # as many as a machine that does much else makes
         learner = Learner(Config.read(path), clock=Clock(time.time() + 100.0))
-        while learner.step():
-            pass
+        drain(learner)
         assert learner.policy.decisions == len(ids)
         assert learner.policy.open_decisions == []
         learner.close()

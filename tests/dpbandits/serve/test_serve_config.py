@@ -38,64 +38,55 @@ def test_the_examples_are_read(name):
     assert config.together == ("postgres" in name)
 
 
-@pytest.mark.parametrize(
-    ("storage", "message"),
-    [
-        (
-            'database = "postgresql://a:secret@h/d"\nledger = "postgresql://a:secret@h/d?schema=service"',
-            "different places",
-        ),
-        ('checkpoint = "postgresql://a:secret@h/d"', "checkpoint must be a file on the learner's own disk"),
-        ('ledger = "service.database"', "different places"),
-    ],
-)
-def test_places_are_checked(tmp_path, storage, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        configured(tmp_path, storage=storage)
-    assert "secret" not in str(caught.value)
+A_POLICY = 'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\n'
+PLACE = "postgresql://a:secret@h/d"
 
 
 @tabled(
-    ("more", "message"),
+    ("part", "text", "message"),
     [
-        ("[servise]", "servise is no key of the file"),
-        ("[service]\nhots = 1", "service.hots is no key of the file: it must be one of host"),
-        ("[service]\nport = 'x'", "service.port must be of type int, got port='x'"),
-        ("[service]\nworkers = 0", "service.workers must lie in 1, …, 1000, got workers=0"),
-        ("[service]\nworkers = true", "service.workers must be of type int, got workers=True"),
-        ("[service]\nmode = 'x'", "service.mode must be 'bandit' or 'apprentice', got mode='x'"),
-        ("[rewards]\nwait = 1.0", "rewards must have both wait and default or neither"),
-        ("[rewards]\nwait = -1.0\ndefault = 0", "rewards.wait must be a positive number of seconds, got wait=-1.0"),
-        ("[rewards]\nwait = nan\ndefault = 0", "rewards.wait must be a finite number, got wait=nan"),
-        ("[rewards]\nwait = 1.0\ndefault = 7.0", "rewards.default must be a reward: .* got reward=7.0"),
-        ("[page]\nreference = [[[9.0, 0.0, 0.0]]]", "arms must have norm at most 1"),
-        ("[[", "must be TOML"),
-    ],
-)
-def test_mistakes_are_named(tmp_path, more, message):
-    path = written(tmp_path, more=more)
-    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + message):
-        Config.read(path)
-
-
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        ('class = "Uniform"', "policy.class must be a private policy, .*OnePassPrivateGLM.*got class='Uniform'"),
-        ('class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\ngrowht = 2.0', "policy.growht is no key .*growth"),
+        ("storage", f'database = "{PLACE}"\nledger = "{PLACE}?schema=service"', "different places"),
+        ("storage", f'checkpoint = "{PLACE}"', "checkpoint must be a file on the learner's own disk"),
+        ("storage", 'ledger = "service.database"', "different places"),
+        ("more", "[servise]", "servise is no key of the file"),
+        ("more", "[service]\nhots = 1", "service.hots is no key of the file: it must be one of host"),
+        ("more", "[service]\nport = 'x'", "service.port must be of type int, got port='x'"),
+        ("more", "[service]\nworkers = 0", "service.workers must lie in 1, …, 1000, got workers=0"),
+        ("more", "[service]\nworkers = true", "service.workers must be of type int, got workers=True"),
+        ("more", "[service]\nmode = 'x'", "service.mode must be 'bandit' or 'apprentice', got mode='x'"),
+        ("more", "[rewards]\nwait = 1.0", "rewards must have both wait and default or neither"),
         (
-            'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\ngrowth = 0.5',
-            "growth must be at least 1, got growth=0.5",
+            "more",
+            "[rewards]\nwait = -1.0\ndefault = 0",
+            "rewards.wait must be a positive number of seconds, got wait=-1.0",
         ),
-        ('class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\nbudget = 1', "policy.budget is no key"),
-        ("dim = 3", "policy.class must be given"),
-        ('class = "nowhere.to.be:Found"', "policy.class must be in a module that imports.*nowhere"),
-        ('class = "json:JSONDecoder"', "policy.class must be a private policy"),
+        ("more", "[rewards]\nwait = nan\ndefault = 0", "rewards.wait must be a finite number, got wait=nan"),
+        ("more", "[rewards]\nwait = 1.0\ndefault = 7.0", "rewards.default must be a reward: .* got reward=7.0"),
+        ("more", "[page]\nreference = [[[9.0, 0.0, 0.0]]]", "arms must have norm at most 1"),
+        ("more", "[[", "must be TOML"),
+        (
+            "policy",
+            'class = "Uniform"',
+            "policy.class must be a private policy, .*OnePassPrivateGLM.*got class='Uniform'",
+        ),
+        ("policy", A_POLICY + "growht = 2.0", "policy.growht is no key .*growth"),
+        ("policy", A_POLICY + "growth = 0.5", "growth must be at least 1, got growth=0.5"),
+        ("policy", A_POLICY + "budget = 1", "policy.budget is no key"),
+        ("policy", "dim = 3", "policy.class must be given"),
+        (
+            "policy",
+            A_POLICY.replace("dim = 3", ""),
+            "policy.dim must be given: OnePassPrivateGLM has no default for it",
+        ),
+        ("policy", 'class = "nowhere.to.be:Found"', "policy.class must be in a module that imports.*nowhere"),
+        ("policy", 'class = "json:JSONDecoder"', "policy.class must be a private policy"),
     ],
 )
-def test_mistakes_in_the_policy_are_named(tmp_path, policy, message):
-    with pytest.raises(ValueError, match=message):
-        configured(tmp_path, policy=policy)
+def test_mistakes_are_named(tmp_path, part, text, message):
+    path = written(tmp_path, **{part: text})
+    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + message) as caught:
+        Config.read(path)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_token_in_place_of_its_digest_is_not_repeated(tmp_path):
@@ -128,10 +119,7 @@ def test_a_run_whose_checkpoint_is_missing_is_not_begun_again(tmp_path):
         config.open_policy()
 
 
-def test_a_parameter_without_a_default_must_be_given(tmp_path):
-    file = written(tmp_path, policy='class = "OnePassPrivateGLM"\nhorizon = 300')
-    with pytest.raises(ValueError, match=r"policy\.dim must be given: OnePassPrivateGLM has no default for it"):
-        Config.read(file)
+def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*absent\.toml"):
         Config.read(tmp_path / "absent.toml")
 
@@ -145,14 +133,14 @@ def test_who_refuses_what_is_on_disk_is_not_started_every_second(tmp_path, monke
             return status
 
     monkeypatch.setattr(supervise, "time", SimpleNamespace(monotonic=clock))
-    monkeypatch.setattr(supervise.Service, "_start", lambda self, role: starts.append(role) or Ended())
+    monkeypatch.setattr(supervise.Service, "start", lambda self, role: starts.append(role) or Ended())
     service = supervise.Service(written(tmp_path), workers=0)
-    service._look()
+    service.look()
     clock.now = 0.9 * seconds
-    service._look()
+    service.look()
     assert starts == ["learner"]
     clock.now = seconds
-    service._look()
+    service.look()
     assert starts == ["learner"] * 2
 
 
@@ -171,6 +159,6 @@ def test_processes_get_one_thread_of_the_blas_unless_the_owner_says_otherwise(tm
     monkeypatch.setattr(supervise.subprocess, "Popen", lambda command, **more: given.update(more["env"]))
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    supervise.Service(written(tmp_path), workers=0)._start("learner")
+    supervise.Service(written(tmp_path), workers=0).start("learner")
     assert (given["OPENBLAS_NUM_THREADS"], given["OMP_NUM_THREADS"]) == ("1", "4")
     assert given["PATH"] == os.environ["PATH"]

@@ -2,15 +2,14 @@
 
 import random
 
-import numpy as np
 import pytest
-from serving import Clock, configured
+from serving import Clock, configured, drain, filled, finished
 
 from accounting import Ledger
 from dpbandits.durability.journal import Journal
 from dpbandits.serve import __main__ as process
 from dpbandits.serve.learner import Learner
-from dpbandits.serve.store import Choice, Store
+from dpbandits.serve.store import Store
 from dpkit.states import files
 
 ROUNDS = 60
@@ -50,37 +49,28 @@ class Fuse:
                 raise Killed
 
 
-def filled(folder, storage=""):
-    """A service with decisions and rewards that no learner has seen."""
-    policy = f'class = "counting:Counting"\ndim = 3\nhorizon = {ROUNDS}\nfirst_batch = 10'
-    config = configured(folder, policy=policy, storage=storage)
-    store = Store(config.database)
-    rng = np.random.default_rng(0)
-    for _ in range(ROUNDS // 5):
-        with store.writing():
-            ids = store.decide([Choice(0, 0.5, one) for one in np.eye(3)[rng.integers(3, size=5)]], 0.0, ROUNDS)
-        with store.writing():
-            assert set(store.reward([(id, float(rng.random())) for id in ids[:4]], 0.0, None)) == {"accepted"}
-    store.close()
-    config.open_policy().run._hold.close()  # the first checkpoint, before anything is served
+def begun(folder, storage=""):
+    """A service with the first checkpoint, before anything is served."""
+    config = filled(folder, ROUNDS, storage)
+    config.open_policy().run._hold.close()
     return config
 
 
 def die(learner):
     """What the system does for a process that was killed; its lease stays."""
-    learner._store.close()
+    learner.store.close()
     learner.policy.run._hold.close()
 
 
 def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
     fuse = Fuse(monkeypatch)
-    monkeypatch.setattr("dpbandits.serve.learner._MOST_ERASED", 4)
+    monkeypatch.setattr("dpbandits.serve.learner.MOST_ERASED", 4)
     luck = random.Random(0)
     total = None
     for trial in range(8):
         folder = tmp_path / str(trial)
         folder.mkdir()
-        config, clock = filled(folder, storage()), Clock()
+        config, clock = begun(folder, storage()), Clock()
         fuse.passed = 0
         deaths = 0
         while True:
@@ -90,8 +80,7 @@ def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
             learner = None
             try:
                 learner = Learner(config, clock=clock)
-                while learner.step():
-                    pass
+                drain(learner)
                 break
             except Killed:
                 deaths += 1
@@ -100,15 +89,12 @@ def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
         fuse.left = None
         total = total or fuse.passed
         policy = learner.policy
-        assert policy.learned.tolist() == ([1, 1, 1, 1, 0] * ROUNDS)[:ROUNDS]
-        assert policy.releases == len(policy.schedule.ends) > 2
-        history = learner._store.history()
-        assert [one["decisions"] for one in history] == [0, *policy.schedule.ends]
-        assert learner._store.rewards(9) == []
+        finished(config, learner)
+        assert policy.releases > 2
+        assert learner.store.rewards(9) == []
         made = policy.schedule.start(policy.releases)
         kept = "SELECT number FROM decisions WHERE number <= ? AND (rewarded = 1 OR arm IS NOT NULL)"
-        assert learner._store._db.execute(kept, made).fetchall() == []
-        assert Ledger.open(config.ledger).epsilon(1e-6) <= 1.0
+        assert learner.store.database.execute(kept, made).fetchall() == []
         learner.close()
         policy.run._hold.close()
     assert total > 100
@@ -126,8 +112,8 @@ def test_the_last_words_of_a_learner_hold_no_data(tmp_path, monkeypatch):
 
 def test_a_second_release_of_one_number_is_refused(tmp_path):
     """Whoever puts another run's checkpoint beside the database cannot release with it."""
-    config = filled(tmp_path)
-    Learner(config, clock=Clock(0.0))._store.close()
+    config = begun(tmp_path)
+    Learner(config, clock=Clock(0.0)).store.close()
     for path in (config.ledger, config.checkpoint):
         for one in tmp_path.glob(f"*{path.name}*"):
             one.unlink()
@@ -138,11 +124,10 @@ def test_a_second_release_of_one_number_is_refused(tmp_path):
 
 @pytest.mark.parametrize("early", [False, True])
 def test_the_test_would_see_a_reward_that_was_deleted_too_early(tmp_path, early):
-    learner = Learner(filled(tmp_path), clock=Clock())
+    learner = Learner(begun(tmp_path), clock=Clock())
     if early:
-        with learner._leading():
-            learner._store.taken(learner._store.rewards(999), None)
-    while learner.step():
-        pass
+        with learner.leading():
+            learner.store.taken(learner.store.rewards(999), None)
+    drain(learner)
     assert learner.policy.learned.sum() == (0 if early else ROUNDS * 4 // 5)
     learner.close()

@@ -1,15 +1,18 @@
-"""Files that several connections open, write and close at the same time."""
+"""Files that several connections open, write and close at the same time; and what is erased in them."""
 
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+import numpy as np
 import pytest
+from serving import configured
 
 from dpbandits.serve.database import Sqlite
+from dpbandits.serve.store import Choice, Store
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the queue of writers is a lock of POSIX systems")
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="the queue of writers is a lock of POSIX systems")
 
 OTHER_PROCESS = """
 import sqlite3, sys
@@ -19,6 +22,7 @@ db.close()
 """
 
 
+@POSIX
 def test_a_second_connection_leaves_the_locks_of_the_first(tmp_path):
     """Closing any other descriptor of the file would drop them, and the next process would take the log away."""
     path = tmp_path / "service.db"
@@ -38,6 +42,7 @@ def test_a_second_connection_leaves_the_locks_of_the_first(tmp_path):
     assert not path.with_name("service.db-wal").exists()
 
 
+@POSIX
 def test_many_open_write_and_close_one_file_at_once(tmp_path):
     """Nobody is told that the database is locked: a change into the log, or out of it, is waited for."""
     users, rounds = 4, 60
@@ -59,3 +64,36 @@ def test_many_open_write_and_close_one_file_at_once(tmp_path):
         database = Sqlite(tmp_path / f"{turn}.db", 5.0)
         assert database.execute("SELECT count(*) FROM t").fetchone() == (users,)
         database.close()
+
+
+ROWS = "SELECT number, arm IS NULL, person IS NULL, rewarded FROM decisions ORDER BY number"
+
+
+@pytest.mark.parametrize("most", [3, 100])
+def test_what_is_erased_in_parts_is_what_is_erased_at_once(tmp_path, storage, most):
+    """By the definition: closed ones go, all before ``expired``, and of the others what they were made from."""
+    rng = np.random.default_rng(most)
+    (tmp_path / "a").mkdir()
+    store = Store(configured(tmp_path / "a", storage=storage()).database)
+    told = set()
+    for upto, expired in [(0, 0), (12, 0), (12, 5), (30, 9), (41, 38)]:
+        with store.writing():
+            ids = store.decide([Choice(0, None, np.ones(2), "ann")] * 10, 0.0, None)
+        with store.writing():
+            some = [id for id in ids if rng.random() < 0.5]
+            store.reward([(id, 1.0) for id in some], 0.0, None)
+        told |= {int(id.partition("-")[0]) for id in some}
+        rounds = 0
+        more = True
+        while more:
+            with store.writing():
+                more = store.forget(upto, expired, most)
+            rounds += 1
+            assert rounds < 200
+        made = store.decided()
+        left = [n for n in range(1, made + 1) if n > upto or (n > expired and n not in told)]
+        wanted = [(n, n <= upto, n <= upto, n in told) for n in left]
+        assert [tuple(map(int, row)) for row in store.database.execute(ROWS).fetchall()] == [
+            tuple(map(int, row)) for row in wanted
+        ]
+    store.close()

@@ -11,18 +11,16 @@ import numpy as np
 import psycopg
 import pytest
 from postgres import on_server
-from serving import Clock, configured, refresh, there, worker
+from serving import Clock, configured, counting, drain, filled, finished, refresh, there, worker
 from wire import wired
 
-from accounting import Ledger
-from dpbandits.serve import desk
+from dpbandits.serve import writer
 from dpbandits.serve.learner import Learner, learn
 from dpbandits.serve.store import Choice, LeaseLost, Store
 from dpkit.states import RunStopped
 
 ARMS = np.eye(3).tolist()
 COMMIT = b"COMMIT\0"  # and not COMMITTED
-COUNTING = 'class = "counting:Counting"\ndim = 3\nhorizon = 40\nfirst_batch = 10'
 
 
 @pytest.fixture
@@ -33,8 +31,8 @@ def wire(postgres, monkeypatch):
         yield found
 
 
-def served(store):
-    return store._db.execute("SELECT number, token, arm IS NOT NULL FROM decisions ORDER BY number").fetchall()
+def rows(store):
+    return store.database.execute("SELECT number, token, arm IS NOT NULL FROM decisions ORDER BY number").fetchall()
 
 
 @pytest.mark.parametrize("patient", [False, True])
@@ -56,7 +54,7 @@ def test_a_ticket_of_a_decision_that_may_be_written_makes_one_round_of_it(
         held.wait()
         if not patient:
             with monkeypatch.context() as patch:
-                patch.setattr(desk, "_PATIENCE", 0.0)
+                patch.setattr(writer, "PATIENCE", 0.0)
                 asking.join()  # with tickets, while the commit is on its way
         held.go(through=through, answered=answered)
         asking.join()
@@ -73,9 +71,8 @@ def test_a_ticket_of_a_decision_that_may_be_written_makes_one_round_of_it(
         assert browser.activate(*tickets) == [one | {"status": "duplicate"} for one in made[:2]]
         assert [int(one["id"].partition("-")[0]) for one in made] == [1, 2, 1]
         assert set(browser.reward(*((one["id"], 1.0) for one in made[:2]))) == {"accepted"}
-    assert learner._store.decided() == 2
-    while learner.step():
-        pass
+    assert learner.store.decided() == 2
+    drain(learner)
     assert learner.policy.decisions == 2
     assert learner.policy.open_decisions == []
     learner.close()
@@ -100,15 +97,15 @@ def test_whoever_is_turned_away_before_the_commit_is_not_in_it(tmp_path, monkeyp
         asking.start()
         assert begun.wait(60.0)
         with monkeypatch.context() as patch:
-            patch.setattr(desk, "_PATIENCE", 0.0)
+            patch.setattr(writer, "PATIENCE", 0.0)
             asking.join()
         go.set()
         there(browser)
         assert found[0]["id"] is None
-        assert learner._store.decided() == 0
+        assert learner.store.decided() == 0
         (made,) = browser.activate(found[0]["ticket"])
         assert made["id"].startswith("1-")
-    assert learner._store.decided() == 1
+    assert learner.store.decided() == 1
     learner.close()
 
 
@@ -131,37 +128,8 @@ def test_what_nobody_can_tell_any_more_is_not_written(tmp_path, storage):
     assert activated("ab", 2) == [("5-ab", False)]
     assert activated("cd", 3) == [(None, False)]  # whose it was is erased
     assert activated("ef", 9) == [("6-ef", True)]  # a number that nobody has got
-    assert len(served(store)) == 5
+    assert len(rows(store)) == 5
     store.close()
-
-
-def filled(config):
-    """Forty decisions with their rewards, and no learner yet."""
-    store = Store(config.database)
-    for _ in range(8):
-        with store.writing():
-            ids = store.decide([Choice(0, 0.5, one) for one in np.eye(3)[[0, 1, 2, 0, 1]]], 0.0, 40)
-        with store.writing():
-            assert set(store.reward([(id, 1.0) for id in ids[:4]], 0.0, None)) == {"accepted"}
-    return store
-
-
-def finished(config, learner):
-    """All that was told is learned once, and every release is there once."""
-    while learner.step():
-        pass
-    policy = learner.policy
-    assert policy.learned.tolist() == [1, 1, 1, 1, 0] * 8
-    assert policy.releases == len(policy.schedule.ends) > 1
-    history = learner._store.history()
-    assert [one["number"] for one in history] == list(range(len(history)))
-    assert [one["decisions"] for one in history] == [0, *policy.schedule.ends]
-    assert learner._store.released(policy.releases) == policy.released().to_json()
-    ledger = Ledger.open(config.ledger)
-    assert ledger.epsilon(1e-6) <= 1.0
-    assert ledger.newest_mark(policy.run.id).step == policy.releases
-    ledger.verify()
-    learner.close()
 
 
 def waits(server):
@@ -176,17 +144,15 @@ def test_a_learner_that_takes_over_waits_for_a_mark_that_is_on_its_way(tmp_path,
     """Its commit lies in the network, and its learner is dead: the next one sees what became of it, and goes on."""
     (wire, by_wire) = wire
     storage = on_server(postgres) if together else f'ledger = "{postgres.url()}"'
-    config = configured(tmp_path, policy=COUNTING, storage=storage)
-    filled(config).close()
-    first = Learner(configured(tmp_path, policy=COUNTING, storage=by_wire(storage)), clock=Clock())
+    config = filled(tmp_path, 40, storage)
+    first = Learner(configured(tmp_path, policy=counting(40), storage=by_wire(storage)), clock=Clock())
     # a mark that is made in the transaction of a release, or by itself
     held = wire.at(COMMIT, after=b"INSERT INTO releases" if together else b'"mark"')
     failed = []
 
     def dies():
         try:
-            while first.step():
-                pass
+            drain(first)
         except OSError as error:
             failed.append(error)
 
@@ -197,7 +163,7 @@ def test_a_learner_that_takes_over_waits_for_a_mark_that_is_on_its_way(tmp_path,
     dying.join()
     assert len(failed) == 1
     # as the system does it for a process that is gone
-    first._store.close()
+    first.store.close()
     first.policy.run.release_hold()
     second = []
 
@@ -214,6 +180,7 @@ def test_a_learner_that_takes_over_waits_for_a_mark_that_is_on_its_way(tmp_path,
     held.go(through=through, answered=False)
     taking_over.join()
     finished(config, second[0])
+    second[0].close()
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -221,16 +188,16 @@ def test_of_two_learners_whose_connections_are_cut_all_the_time_one_learns(
     tmp_path, postgres, wire, monkeypatch, together
 ):
     # so that most cuts hit one that does something: a lease that was cut off is soon over, and seldom asked for
-    monkeypatch.setattr("dpbandits.serve.learner._LEASE", 1.0)
-    monkeypatch.setattr("dpbandits.serve.learner._AGAIN", 0.03)
+    monkeypatch.setattr("dpbandits.serve.learner.LEASE", 1.0)
+    monkeypatch.setattr("dpbandits.serve.learner.AGAIN", 0.03)
     (wire, by_wire) = wire
     storage = on_server(postgres)
     if not together:  # the ledger elsewhere
         storage = storage.split("\n")[0]
-    config = configured(tmp_path, policy=COUNTING, storage=storage)
-    store = filled(config)
+    config = filled(tmp_path, 40, storage)
+    store = Store(config.database)
     stop = threading.Event()
-    cut = configured(tmp_path, policy=COUNTING, storage=by_wire(storage))
+    cut = configured(tmp_path, policy=counting(40), storage=by_wire(storage))
 
     def races():
         while not stop.is_set():
@@ -252,4 +219,6 @@ def test_of_two_learners_whose_connections_are_cut_all_the_time_one_learns(
     for one in racing:
         one.join()
     store.close()
-    finished(config, Learner(config, clock=Clock(time.time() + 1000.0)))
+    learner = Learner(config, clock=Clock(time.time() + 1000.0))
+    finished(config, learner)
+    learner.close()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.core import NotSet
-from serving import TOKENS, configured, refresh, worker
+from serving import TOKENS, configured, drain, refresh, worker
 
 from dpbandits.serve.learner import Learner
 
@@ -59,8 +59,7 @@ def browser(tmp_path_factory):
         refresh(found, 0)
         yield found
     # what was let in can be learned from
-    while learner.step():
-        pass
+    drain(learner)
     learner.close()
 
 

@@ -1,10 +1,13 @@
-"""What the library promises holds through the service's own database: its regret, and its privacy."""
+"""What the library promises holds through the service's own database: of every private policy."""
 
 import numpy as np
-from serving import configured, refresh, worker
+import pytest
+from private_policies import OF_PERSONS
+from serving import Clock, configured, drain, refresh, worker
 
 import accounting
 from accounting import Budget, Ledger
+from dpbandits import PrivatePolicy, Released, policies
 from dpbandits.lab.environments import GLM
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice
@@ -19,7 +22,7 @@ def test_a_run_through_http_is_the_librarys_choice_by_choice(tmp_path, monkeypat
     simulated = f"[simulation]\nseed = {seed}"
     config = configured(tmp_path, policy=policy, epsilon=EPSILON, storage=storage(), more=simulated)
     # what a worker draws choices with
-    monkeypatch.setattr("dpbandits.serve.posts.secure", lambda: np.random.default_rng(100 + seed))
+    monkeypatch.setattr("dpbandits.serve.endpoints.secure", lambda: np.random.default_rng(100 + seed))
     draws, alone = np.random.default_rng(100 + seed), config.probe()
     source = GLM(4, arms=8).episode(np.random.default_rng(seed))
     learner, lost = Learner(config), {"library": [], "service": []}
@@ -39,8 +42,7 @@ def test_a_run_through_http_is_the_librarys_choice_by_choice(tmp_path, monkeypat
                 alone.update(decision, reward)
             for name, chosen in (("library", [index for index, _ in made]), ("service", [o["index"] for o in told])):
                 lost[name] += [float(p.means.max() - p.means[k]) for p, k in zip(people, chosen, strict=True)]
-            while learner.step():
-                pass
+            drain(learner)
     assert learner.policy.releases == alone.releases == len(alone.schedule.ends) > 3
     np.testing.assert_array_equal(learner.policy.theta, alone.theta)
     assert len(lost["service"]) == ROUNDS
@@ -64,7 +66,7 @@ def totals(folder, storage, arm, names, dictated=None):
     """
     folder.mkdir()
     learner = Learner(configured(folder, policy=PERSONAL, unit="person", epsilon=BUDGET.epsilon, storage=storage))
-    sums, store = learner.policy.sums, learner._store
+    sums, store = learner.policy.sums, learner.store
     exact, released, noised = [], [], sums._noised
 
     def spied(total):
@@ -81,8 +83,7 @@ def totals(folder, storage, arm, names, dictated=None):
             assert store.reward([(ids[0], 1.0), (ids[1], 0.0)], 0.0, None) == ["accepted"] * 2
     with store.writing():
         store.decide([Choice(0, None, np.array([0.0, 1.0]), "the last")], 0.0, None)
-    while learner.step():
-        pass
+    drain(learner)
     assert len(exact) == learner.policy.releases == 2
     paid = sums.noise * sums._unit * accounting.gdp(sums.cost)
     learner.close()
@@ -103,3 +104,44 @@ def test_one_person_moves_what_is_released_no_further_than_was_paid_for(tmp_path
     assert 0.5 < shifts["one"] <= 1.0
     # the test would see it if the service lost track of who came
     assert shifts["unknown"] > 1.0
+
+
+_PLAIN = "dim = 2\nhorizon = 60"
+_INNER = 'dim = 2\nalgorithm = "OnePassPrivateGLM"'
+ARGUMENTS = {
+    "DPHDB": f"{_PLAIN}\nn_arms = 3",
+    "DisjointPrivateGLM": f"{_PLAIN}\narms = 3",
+    "DisjointShuffleGLM": f"{_PLAIN}\narms = 3",
+    "Doubling": _INNER,
+    "StandingPrivateGLM": f"{_PLAIN}\narms = [[1.0, 0.0], [0.0, 1.0]]",
+    "Restarting": f"{_INNER}\nhorizon = 60\nevery = 20",
+}
+PRIVATE = [name for name in policies.__all__ if issubclass(getattr(policies, name), PrivatePolicy)]
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_every_private_policy_can_be_served(tmp_path, name):
+    person = name in OF_PERSONS
+    policy = f'class = "{name}"\n{ARGUMENTS.get(name, _PLAIN)}'
+    config = configured(tmp_path, policy=policy, unit="person" if person else "round")
+    learner = Learner(config, clock=Clock())
+    for part in range(4):
+        released = Released.from_json(learner.store.released(learner.store.newest()))
+        asked = np.full(2, 0.5) if released.takes == "context" else np.eye(2)
+        choices = []
+        for i in range(15):
+            index, probability = released.choose(asked)
+            arm = asked if released.takes == "context" else asked[index]
+            choices.append(Choice(index, min(1.0, probability) or None, arm, f"{part} {i}" if person else None))
+        with learner.store.writing():
+            ids = learner.store.decide(choices, 0.0, None)
+            learner.store.reward([(id, 0.5) for id in ids], 0.0, None)
+        drain(learner)
+        if part == 1:
+            learner.close()
+            learner.policy.run._hold.close()
+            learner = Learner(config, clock=Clock())
+    assert learner.policy.decisions == 60
+    assert learner.store.newest() > 1
+    assert learner.store.rewards(9) == []
+    learner.close()

@@ -3,42 +3,40 @@
 import json
 import logging
 import re
-from contextlib import contextmanager
+import shutil
+import sqlite3
 
 import numpy as np
 import pytest
-from serving import Clock, configured, refresh, worker
+from pydantic import ValidationError
+from serving import Clock, configured, drain, refresh, served, there
 from tabled import tabled
 
 from accounting import Ledger
 from dpbandits import Released
 from dpbandits.lab.evaluate import ips, snips
+from dpbandits.serve import endpoints, writer
+from dpbandits.serve.apprentice import report, sums
+from dpbandits.serve.config import Mismatch
 from dpbandits.serve.learner import Learner
-from dpbandits.serve.store import LeaseLost
+from dpbandits.serve.messages import Asked, Rewards, Tickets, bounded
+from dpbandits.serve.store import Choice, LeaseLost
+from dpbandits.serve.tickets import punched, read
 
 ARMS = np.eye(3).tolist()
 
 
-@contextmanager
-def served(folder, storage=""):
-    config = configured(folder, storage=storage)
-    learner = Learner(config)
-    with worker(config) as browser:
-        refresh(browser, 0)
-        yield config, learner, browser
-    learner.close()
-
-
 @pytest.fixture
 def service(tmp_path, storage):
-    with served(tmp_path, storage()) as found:
-        yield found
+    config = configured(tmp_path, storage=storage())
+    with served(config) as (learner, browser):
+        yield config, learner, browser
 
 
 @pytest.fixture(scope="module")
 def unchanged(tmp_path_factory):
     """One for all tests in which nothing is decided."""
-    with served(tmp_path_factory.mktemp("unchanged")) as found:
+    with served(configured(tmp_path_factory.mktemp("unchanged"))) as found:
         yield found
 
 
@@ -49,8 +47,7 @@ def test_the_whole_way(service):
         assert browser.reward(*((one["id"], 1.0) for one in found)) == [
             "accepted" if one["learned"] else "closed" for one in found
         ]
-        while learner.step():
-            pass
+        drain(learner)
     # 330 were asked for; the horizon is 300
     policy = learner.policy
     assert policy.decisions == 300
@@ -102,10 +99,8 @@ def test_batches_hold_what_one_process_would_put_into_them(tmp_path):
     # a policy beside it, with the same seed
     config = configured(tmp_path, more="[simulation]\nseed = 5")
     alone = config.probe()
-    learner = Learner(config)
     rng = np.random.default_rng(0)
-    with worker(config) as browser:
-        refresh(browser, 0)
+    with served(config) as (learner, browser):
         waiting = []
         for t in range(30):
             arms = rng.normal(size=(4, 4, 3))
@@ -120,20 +115,16 @@ def test_batches_hold_what_one_process_would_put_into_them(tmp_path):
                 alone.update(decision, reward)
             if t % 7 == 0:
                 learner.step()
-        while learner.step():
-            pass
+        drain(learner)
         assert learner.policy.releases == alone.releases > 3
         np.testing.assert_array_equal(learner.policy.theta, alone.theta)
         assert sorted(learner.policy.open_decisions) == sorted(alone.open_decisions)
-    learner.close()
 
 
 def test_missing_rewards_count_as_the_default_and_late_ones_not_at_all(tmp_path):
     clock = Clock()
     config = configured(tmp_path, more="[rewards]\nwait = 60.0\ndefault = 0.25\n[page]\ncurves = true")
-    learner = Learner(config, clock=clock)
-    with worker(config, clock=clock) as browser:
-        refresh(browser, 0)
+    with served(config, clock=clock) as (learner, browser):
         told, untold = (one["id"] for one in browser.decide({"arms": ARMS}, {"arms": ARMS}))
         clock.now += 59.0
         assert browser.reward((told, 1.0)) == ["accepted"]
@@ -150,7 +141,6 @@ def test_missing_rewards_count_as_the_default_and_late_ones_not_at_all(tmp_path)
         curve = browser.send("GET", "/v1/raw/curve", "owner").json()["curve"]
         assert [(one["rewards"], one["mean"]) for one in curve] == [(2, 0.625)]
         assert browser.send("GET", "/v1/raw/curve", "decider").status_code == 403
-    learner.close()
 
 
 def test_an_apprentice_serves_the_old_rule_and_learns_from_it(tmp_path):
@@ -159,9 +149,7 @@ def test_an_apprentice_serves_the_old_rule_and_learns_from_it(tmp_path):
         policy='class = "DisjointPrivateGLM"\ndim = 2\narms = ["a", "b", "c"]\nhorizon = 200',
         more="[service]\nmode = 'apprentice'",
     )
-    learner = Learner(config)
-    with worker(config) as browser:
-        refresh(browser, 0)
+    with served(config) as (learner, browser):
         (found,) = browser.decide({"context": [0.5, -0.5], "chosen": 2, "probability": 0.25})
         assert (found["index"], found["probability"], found["learned"]) == (2, 0.25, True)
         assert found["bandit"] in (0, 1, 2)
@@ -170,7 +158,6 @@ def test_an_apprentice_serves_the_old_rule_and_learns_from_it(tmp_path):
         for wrong in ({"context": [0.5, -0.5]}, {"context": [0.5, -0.5], "chosen": 3}, {"arms": ARMS, "chosen": 0}):
             answer = browser.send("POST", "/v1/decisions", "decider", json={"decisions": [wrong]})
             assert answer.status_code == 422
-    learner.close()
 
 
 def test_what_an_apprentice_would_have_got(tmp_path):
@@ -179,11 +166,9 @@ def test_what_an_apprentice_would_have_got(tmp_path):
     config = configured(
         tmp_path, policy='class = "DisjointPrivateGLM"\ndim = 2\narms = ["a", "b", "c"]\nhorizon = 200', more=more
     )
-    learner = Learner(config)
     rng = np.random.default_rng(0)
     rows = []
-    with worker(config) as browser:
-        refresh(browser, 0)
+    with served(config) as (learner, browser):
         for probability in (0.25, 0.5, None):
             asked = [{"context": [0.5, -0.5], "chosen": int(rng.integers(3))} for _ in range(60)]
             asked = [one if probability is None else one | {"probability": probability} for one in asked]
@@ -194,7 +179,6 @@ def test_what_an_apprentice_would_have_got(tmp_path):
             learner.step()
         assert browser.send("GET", "/v1/raw/apprentice", "decider").status_code == 403
         *parts, whole = browser.send("GET", "/v1/raw/apprentice", "owner").json()["apprentice"]
-    learner.close()
     agreed, _, rewards = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
     assert sum(part["rounds"] for part in parts) == whole["rounds"] == 180
     assert whole["agreement"] == pytest.approx(agreed.mean())
@@ -236,9 +220,7 @@ def test_a_ticket_is_learned_once_it_is_activated(service):
 
 def test_persons_are_needed_where_they_are_protected_and_kept_nowhere_else(tmp_path):
     config = configured(tmp_path, unit="person")
-    learner = Learner(config)
-    with worker(config) as browser:
-        refresh(browser, 0)
+    with served(config) as (learner, browser):
         for wrong in ({"arms": ARMS}, {"arms": ARMS, "person": "x" * 201}, {"arms": ARMS, "person": "\ud800"}):
             content = json.dumps({"decisions": [wrong]})
             answer = browser.send("POST", "/v1/decisions", "decider", content=content)
@@ -247,15 +229,11 @@ def test_persons_are_needed_where_they_are_protected_and_kept_nowhere_else(tmp_p
         browser.reward(*((id, 1.0) for id in ids))
         learner.step()
         assert len(learner.policy.persons) == 1
-    learner.close()
     (tmp_path / "rounds").mkdir()
     config = configured(tmp_path / "rounds")
-    learner = Learner(config)
-    with worker(config) as browser:
-        refresh(browser, 0)
+    with served(config) as (learner, browser):
         browser.decide({"arms": ARMS, "person": "ann"})
-        assert learner._store.decisions(0, 9)[0][1].person is None
-    learner.close()
+        assert learner.store.decisions(0, 9)[0][1].person is None
 
 
 def test_raw_rows_are_forgotten_after_the_release_that_covers_them(service):
@@ -265,10 +243,10 @@ def test_raw_rows_are_forgotten_after_the_release_that_covers_them(service):
     learner.step()
     covered = learner.policy.schedule.start(learner.policy.releases)
     assert 0 < covered < 100
-    rows = learner._store._db.execute("SELECT number, rewarded, arm FROM decisions").fetchall()
+    rows = learner.store.database.execute("SELECT number, rewarded, arm FROM decisions").fetchall()
     assert [n for n, rewarded, _ in rows if rewarded] == list(range(covered + 1, 101))[covered % 2 :: 2]
     assert all((arm is None) == (n <= covered) for n, _, arm in rows)
-    assert learner._store.rewards(999) == []
+    assert learner.store.rewards(999) == []
     assert browser.reward((found[0]["id"], 1.0), (found[1]["id"], 1.0)) == ["closed", "accepted"]
     learner.step()
     assert 1 not in learner.policy.open_decisions
@@ -320,16 +298,16 @@ def test_roles(service):
     ],
 )
 def test_bad_requests_are_clear_and_change_nothing(unchanged, content, status):
-    _, learner, browser = unchanged
+    learner, browser = unchanged
     answer = browser.send("POST", "/v1/decisions", "decider", content=content)
     # what is no JSON at all may be 400
     assert answer.status_code in ({status, 400} if status == 422 else {status})
     assert set(answer.json()) == {"error", "where"}
-    assert learner._store.decided() == 0
+    assert learner.store.decided() == 0
 
 
 def test_a_body_of_unknown_length_is_bounded_too(unchanged):
-    _, _, browser = unchanged
+    _, browser = unchanged
     answer = browser.send("POST", "/v1/decisions", "decider", content=(b" " * 10_000 for _ in range(1000)))
     assert answer.status_code == 413
 
@@ -352,11 +330,11 @@ def test_a_learner_without_its_lease_writes_nothing(service):
     _, learner, browser = service
     (found,) = browser.decide({"arms": ARMS})
     browser.reward((found["id"], 1.0))
-    with learner._store.writing():
-        learner._store._db.execute("UPDATE lease SET holder = 'another'")
+    with learner.store.writing():
+        learner.store.database.execute("UPDATE lease SET holder = 'another'")
     with pytest.raises(LeaseLost):
         learner.step()
-    assert len(learner._store.rewards(9)) == 1
+    assert len(learner.store.rewards(9)) == 1
 
 
 def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplog, capfd, tmp_path, request):
@@ -400,7 +378,7 @@ def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplo
 
 @pytest.mark.parametrize("path", ["/docs", "/"])
 def test_pages_load_nothing_from_elsewhere_and_hold_no_data(unchanged, path):
-    _, _, browser = unchanged
+    _, browser = unchanged
     answer = browser.send("GET", path)
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     addresses = re.findall(r"""(?:https?:)?//[^\s"'`<]+""", answer.text)
@@ -427,3 +405,97 @@ def test_metrics_say_nothing_of_rewards_but_to_the_owner(service):
     owners = browser.send("GET", "/metrics", "owner").text
     assert "dpbandits_rewards_waiting 1" in owners
     assert 'route="/v1/rewards"' in owners
+
+
+@tabled("probability", [5e-324, 1e-200, 1e-160, 1e-12, 1.0])
+@tabled("reward", [0.0, 1.0, -1e3])
+def test_no_probability_makes_a_sum_that_is_no_number(probability, reward):
+    """They stopped the learner for good, or the worker that was asked for the report."""
+    added = sums(reward, 1, probability)
+    assert np.isfinite(added).all()
+    json.dumps(report(added), allow_nan=False)
+    assert added[3] == (probability >= 1e-12)  # else it counts as unknown
+
+
+def test_no_person_turns_others_away_and_an_error_inside_is_an_answer(tmp_path, monkeypatch):
+    config = configured(tmp_path, unit="person")
+    with served(config) as (_, browser):
+        asked = {"decisions": [{"arms": ARMS, "person": "a\0b"}]}
+        answer = browser.send("POST", "/v1/decisions", "decider", json=asked)
+        assert (answer.status_code, answer.json()["error"]) == (422, "person must not hold the character NUL")
+
+        def broken(*_, **__):
+            raise ZeroDivisionError("of a person")
+
+        monkeypatch.setattr(endpoints, "chosen", broken)
+        asked["decisions"][0]["person"] = "ab"
+        answer = browser.send("POST", "/v1/decisions", "decider", json=asked)
+        assert (answer.status_code, answer.json()["error"]) == (500, "an error inside the service")
+        assert 'route="/v1/decisions",status="5xx"} 1' in browser.send("GET", "/metrics").text
+
+
+@tabled(
+    ("model", "name", "part"),
+    [
+        (Asked, "decisions", 1),
+        (Asked, "decisions", {"arms": [["a"] * 9] * 9}),
+        (Rewards, "rewards", {}),
+        (Tickets, "tickets", ""),
+    ],
+)
+@tabled("count", [9, 100])
+def test_the_first_error_of_a_list_is_enough(model, name, part, count):
+    """Four megabytes of errors took twenty seconds, in which a worker answers nobody."""
+    with pytest.raises(ValidationError) as caught:
+        bounded(model, name, 10).model_validate_json(json.dumps({name: [part] * count}))
+    assert caught.value.error_count() <= 2
+    with pytest.raises(ValidationError, match="too_long"):
+        bounded(Asked, "decisions", 10).model_validate_json(json.dumps({"decisions": [{}] * 11}))
+
+
+@pytest.mark.parametrize("more", ["AAAA", "=", "\n", "*"])
+def test_a_ticket_is_one_text(more):
+    key = "5e" * 32
+    ticket = punched(Choice(0, 0.5, np.ones(1)), key)
+    assert read(ticket, key).probability == 0.5
+    assert read(ticket + more, key) is None
+    assert read(more + ticket, key) is None
+
+
+def test_a_decision_that_was_answered_with_a_ticket_is_not_written_as_well(tmp_path, monkeypatch):
+    """Else one visit is two rounds, one of them with a default reward, and the budget holds for one."""
+    monkeypatch.setattr(writer, "PATIENCE", 0.1)
+    config = configured(tmp_path)
+    with served(config) as (learner, browser):
+        with learner.store.writing():  # a writer that takes long
+            (found,) = browser.decide({"arms": ARMS})
+        assert found["id"] is None
+        monkeypatch.undo()  # what follows may take as long as it takes
+        there(browser)
+        assert learner.store.decided() == 0
+        (made,) = browser.activate(found["ticket"])
+        assert made["id"].startswith("1-")
+        assert learner.store.decided() == 1
+
+
+def test_a_database_that_is_older_than_the_checkpoint_is_refused(tmp_path):
+    """Numbers were given twice, and rewards learned for the arms of others."""
+    config = configured(tmp_path)
+    copy = tmp_path / "copy"
+
+    def decide():
+        with served(config) as (learner, browser):
+            browser.decide(*[{"arms": ARMS}] * 3)
+            drain(learner)
+
+    decide()
+    with sqlite3.connect(config.database) as source, sqlite3.connect(copy) as target:
+        source.backup(target)
+    source.close()
+    target.close()
+    decide()
+    for end in ("-wal", "-shm"):
+        config.database.with_name(config.database.name + end).unlink(missing_ok=True)
+    shutil.copy(copy, config.database)
+    with pytest.raises(Mismatch, match=r"which has 6 decisions, got .* with 3"):
+        Learner(config)

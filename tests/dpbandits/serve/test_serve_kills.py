@@ -5,12 +5,13 @@ import random
 import signal
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 from postgres import on_server, running
-from serving import TOKENS, written
+from serving import TOKENS, drain, written
 
 from accounting import Ledger
 from dpbandits.serve.client import Client
@@ -49,7 +50,7 @@ def played(url, rounds, seed, served, told, stop):
     return waiting
 
 
-def check_kills(folder, monkeypatch, *, kills, horizon, learners=1, every=5.0, server=None):
+def check_kills(folder, monkeypatch, *, kills, horizon, learners, every, server):
     support = Path(__file__).resolve().parents[2] / "support"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")]))
     storage = "" if server is None else on_server(server)
@@ -96,8 +97,7 @@ def check_kills(folder, monkeypatch, *, kills, horizon, learners=1, every=5.0, s
             break
         except LeaseLost:
             time.sleep(0.1)
-    while learner.step():
-        pass
+    drain(learner)
     policy = learner.policy
     told = {int(id.split("-")[0]): reward for _, _, told in crowds for id, reward in told.items()}
     counts = policy.learned
@@ -113,26 +113,16 @@ def check_kills(folder, monkeypatch, *, kills, horizon, learners=1, every=5.0, s
     Ledger.open(config.ledger).verify()
     learner.close()
     print(f"{kills} kills, {len(told)} rewards, {policy.decisions} decisions, {policy.releases} releases")
-    return len(told), policy.decisions, policy.releases
+    return len(told), policy.releases
 
 
 @pytest.mark.slow
-def test_kills_of_workers_and_learners(tmp_path, monkeypatch):
-    told, _, releases = check_kills(tmp_path, monkeypatch, kills=60, horizon=100_000)
-    assert told > 50
-    assert releases > 3
-
-
-@pytest.mark.slow
-def test_kills_of_workers_learners_and_the_database(tmp_path, monkeypatch):
-    with running() as server:
-        told, _, releases = check_kills(tmp_path, monkeypatch, kills=KILLS, horizon=100_000, server=server, every=3.0)
-    assert told > 50
-    assert releases > 3
-
-
-@pytest.mark.slow
-def test_kills_while_two_learners_race(tmp_path, monkeypatch):
-    told, _, releases = check_kills(tmp_path, monkeypatch, kills=20, horizon=100_000, learners=2)
+@pytest.mark.parametrize(("kills", "learners", "database"), [(60, 1, False), (KILLS, 1, True), (20, 2, False)])
+def test_kills_of_workers_and_learners_and_the_database(tmp_path, monkeypatch, kills, learners, database):
+    every = 3.0 if database else 5.0
+    with running() if database else nullcontext() as server:
+        told, releases = check_kills(
+            tmp_path, monkeypatch, kills=kills, horizon=100_000, learners=learners, every=every, server=server
+        )
     assert told > 50
     assert releases > 3

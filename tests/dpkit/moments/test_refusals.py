@@ -21,6 +21,7 @@ MAKERS = {
     "PersonSums": lambda **more: moments.PersonSums(2, **KNOWN | {"budget": PERSON} | more),
     "ShuffledPersonSums": lambda **more: moments.ShuffledPersonSums(2, **KNOWN | {"budget": PERSON} | more),
     "PairBatches": lambda **more: moments.PairBatches([50, 100], 2, 1.0, 0.5, 0.5, budget=BUDGET, **more),
+    "PairMessages": lambda **more: moments.PairMessages(2, 1.0, 0.5, 0.5, budget=BUDGET, **more),
     "ShuffledBatches": lambda **more: moments.ShuffledBatches(
         [100], 2, np.asarray, bound=1.0, distance=2.0, budget=BUDGET, **more
     ),
@@ -52,15 +53,15 @@ PAIRS = [
 
 
 @tabled("record", PAIRS)
-@tabled("kind", ["PairSums", "PairBatches"])
+@tabled("kind", ["PairSums", "PairBatches", "PairMessages"])
 def test_pairs_beyond_their_bounds(kind, record):
     sums = MAKERS[kind](rng=np.random.default_rng(0))
     x, w, g = record
-    told = (x, w, g) if kind == "PairSums" else (np.array([*x, w, g]), 0)
+    told = (x, w, g, 0) if kind == "PairBatches" else (x, w, g)
     with pytest.raises(ValueError, match="must be from 0 to 1"), np.errstate(all="ignore"):
         sums.add(*told)
-    if kind == "PairSums":
-        assert not sums.batch.any()
+    kept = sums.kept()
+    assert not any(np.any(kept[name]) for name in ("batch", "users", "messages") if name in kept)
 
 
 def test_a_long_vector_with_a_small_matrix_where_there_is_none():
@@ -104,9 +105,9 @@ def test_nobody_pays_less_than_nothing_or_more_than_there_is(share):
 def test_after_the_last_batch_nothing_is_released():
     batches = MAKERS["PairBatches"](rng=np.random.default_rng(0))
     for _ in range(2):
-        batches.release_pair()
+        batches.release()
     with pytest.raises(ValueError, match="at most 2 batches"):
-        batches.release_pair()
+        batches.release()
     with pytest.raises(ValueError, match="ends must be positive and ascending"):
         moments.PairBatches([5, 5], 2, 1.0, 0.5, 0.5, budget=BUDGET)
 

@@ -1,0 +1,164 @@
+"""Witnesses that are played last, each step of which may follow what was seen.
+
+Who plays last reaches at every sum of the other losses the most that is possible then. So of the parts of a total one
+kind is such a witness, the one that matters most; the others are fixed laws (:mod:`accounting.lower.witnesses`):
+
+* noisy maxima with a few scores, whose leads the player chooses (:mod:`accounting.adaptive.choices.scores_below`);
+* batches of a fixed size (:mod:`accounting.adaptive.fixed_batches.in_totals`);
+* a zCDP release, or discrete Gaussian noise on vectors (:mod:`accounting.loss.concentrated`,
+  :mod:`accounting.loss.lattice_vectors`).
+
+Tested against the games from above: ``tests/accounting/test_games.py`` and ``test_brackets.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from accounting.adaptive.choices.scores_below import MOST_CHOICES, GamePair, Play, game_epsilon_at_least, is_playable
+from accounting.adaptive.fixed_batches.in_totals import batches_at_least
+from accounting.compose import pld
+from accounting.compose.failures import rest_delta, split_failures
+from accounting.errors import UnsupportedRelease
+from accounting.loss.concentrated import CoinsPair
+from accounting.loss.lattice_vectors import LatticeCorners
+from accounting.lower.witnesses import compositions, parts_of, witness
+from accounting.notions.pure import pure
+from accounting.releases import (
+    ZCDP,
+    DiscreteGaussian,
+    FixedSizeSubsampled,
+    NoisyMax,
+    Own,
+    PoissonSubsampled,
+    Release,
+)
+
+__all__ = ["batches_last", "choice", "choices_last", "coins_last", "cost_of"]
+
+# The share of an upper bound beyond which the game is certainly as good as fixed coins; it is far from that of Laplace
+# noise, and nearer to that of exponential noise. Of batches of a fixed size, fixed laws of three scores may be better.
+_ENOUGH = {"gumbel": 0.99, "exponential": 0.92, "laplace": 0.5}
+_ENOUGH_OF_BATCHES = 0.99
+# Stronger lattice noise has too few values; weaker one is Gaussian noise to a part in ten thousand.
+_STRONGEST, _SMOOTH = 0.5, 20.0
+
+
+def cost_of(release: Release, delta: float) -> float:
+    """What a witness costs at least."""
+    log_survival, rest = split_failures(release)
+    left = rest_delta(log_survival, delta)
+    if left < 0:
+        return math.inf
+    if left == 0:
+        try:
+            return pure(rest)
+        except UnsupportedRelease:
+            return math.inf
+    try:
+        return pld.lower_epsilon(rest, left)
+    except (UnsupportedRelease, ArithmeticError):
+        return 0.0
+
+
+def _others(
+    parts: Iterable[tuple[Release, int]], order: float, *, equal: bool = False
+) -> list[tuple[Release | None, int]]:
+    return [(witness(part, order, equal=equal), count) for part, count in parts if count]
+
+
+# -------------------------------------------------------------------------------------------------------- batches
+
+
+def batches_last(release: Release, delta: float, order: float) -> list[Release]:
+    """The witnesses in which the batches of a fixed size that matter most come last."""
+    parts = parts_of(release)
+    found = ((batches_at_least(part, count, delta), part) for part, count in parts)
+    played = [(*game, part) for game, part in found if game is not None]
+    if not played:
+        return []
+    _, game, most = max(played, key=lambda one: one[0])
+    left = [(part, n if part != most else n - game.count) for part, n in parts]
+    return [
+        one for equal in (False, True) for one in compositions([(Own(game), 1), *_others(left, order, equal=equal)])
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- one release
+
+
+def coins_last(release: Release, order: float) -> list[Release]:
+    """The witness in which a zCDP release comes last, or lattice noise: the one of these that matters most."""
+    parts = parts_of(release)
+    found = [(*worst, part) for part, _ in parts if (worst := _worst(part)) is not None]
+    if not found:
+        return []
+    _, last, most = max(found, key=lambda one: one[0])
+    return compositions([(last, 1), *_others(((part, n - (part == most)) for part, n in parts), order)])
+
+
+def _worst(release: Release) -> tuple[float, Release] | None:
+    """How much a release matters, and what is worst of it."""
+    match release:
+        case FixedSizeSubsampled(release=inner, rate=rate) | PoissonSubsampled(release=inner, rate=rate):
+            # of a batch, all others contribute what the unit is replaced by
+            if isinstance(inner, (ZCDP, DiscreteGaussian)) and (one := _worst(inner)):
+                return one[0] * rate**2, PoissonSubsampled(one[1], rate)
+        case ZCDP(rho=rho) if rho > 0:
+            return rho, Own(CoinsPair(rho))
+        case DiscreteGaussian(noise_multiplier=z, shift=None) if _STRONGEST <= z < _SMOOTH:
+            return 0.5 / z**2, Own(LatticeCorners(z))
+    return None
+
+
+# -------------------------------------------------------------------------------------------------------- choices
+
+
+def choice(part: Release, count: int) -> Play | None:
+    """The last of ``count`` choices, as many as can be played; None if they are none."""
+    count = min(count, MOST_CHOICES)
+    match part:
+        case NoisyMax(epsilon=eps, noise=noise):
+            play = Play(noise, float(eps), int(count))
+        case PoissonSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate, adjacency="add_remove"):
+            play = Play(noise, float(eps), int(count), float(rate))
+        case FixedSizeSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate):
+            # all others contribute what the unit, or its substitute, does
+            play = Play(noise, float(eps), int(count), float(rate))
+        case _:
+            return None
+    return play if is_playable(play) else None
+
+
+def choices_last(release: Release, delta: float, order: float) -> tuple[float, bool]:
+    """A lower bound where choices follow what was seen, 0 where there are none; and whether it is enough."""
+    parts = parts_of(release)
+    found = [(choice(part, count), part, count) for part, count in parts]
+    # the strongest ones last, which are first in the game
+    plays = tuple(sorted((play for play, _, _ in found if play is not None), key=lambda p: -p.rate * p.epsilon))
+    if not plays:
+        return 0.0, False
+    try:
+        log_survival, rest = split_failures(release)
+        survived = rest_delta(log_survival, delta)
+        upper = pld.epsilon(rest, survived) if survived > 0 else math.inf
+        if not 0 < upper < math.inf:
+            return 0.0, False
+        left = [(part, count - (play.count if play is not None else 0)) for play, part, count in found]
+        if not any(count for _, count in left):
+            sides = (True, False) if any(play.rate < 1 for play in plays) else (True,)
+            games = (tuple(replace(play, present=present) for play in plays) for present in sides)
+            best = max(game_epsilon_at_least(game, delta, upper) for game in games)
+        else:
+            here, there = (GamePair(tuple(replace(play, present=side) for play in plays)) for side in (True, False))
+            others = compositions([(Own(here, absent=there), 1), *_others(left, order)])
+            best = max(cost_of(one, delta) for one in others)
+    except (UnsupportedRelease, ArithmeticError):
+        return 0.0, False
+    # of a single one the pair is exact, without a lattice
+    enough = min(_ENOUGH[play.noise] for play in plays)
+    if any(isinstance(part, FixedSizeSubsampled) for part, _ in parts):
+        enough = _ENOUGH_OF_BATCHES
+    return best, bool(parts[1:] or parts[0][1] > 1) and best > enough * upper

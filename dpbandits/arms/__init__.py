@@ -1,1 +1,0 @@
-"""Arms that stand: a parameter for each, public ones, and arms that come and go."""

@@ -1,0 +1,183 @@
+"""When JointDPGLM estimates anew, and how: by a capped number of calls of a private optimizer, each at a fixed share.
+
+Whether a call is made follows from released matrices and public numbers alone. What it reads are the rows of a set; so
+its result is private by the optimizer's own noise, and the rest is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from accounting import Adjacency, Budget, Gaussian
+from accounting import delta as delta_of
+from accounting.arrays import Array
+from dpbandits.private.parts.two_designs import Designs, Levels
+from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall
+from dpkit.models.likelihood import Rows
+from dpkit.models.losses import GLM
+
+__all__ = ["Calls", "Estimates", "Switches", "call_share"]
+
+# The k-th call gets a share ∝ 0.9^k of its optimizer's μ²: early calls have few rounds to hide their noise in
+_DECAY = 0.9
+
+
+def call_share(call: int, calls: int) -> float:
+    """The share of μ² of one call among so many."""
+    return _DECAY**call * (1.0 - _DECAY) / (1.0 - _DECAY**calls)
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The public half. M with MᵀAM = I for A = V and H at the last estimates is ``V_root`` and ``H_root``."""
+
+    theta_o: Array
+    V: Array
+    V_inverse: Array
+    V_root: Array
+    calls_o: int
+    theta: Array  # θ_τ
+    H_inverse: Array  # of H_τ
+    H_root: Array
+    calls: int
+
+    @classmethod
+    def nothing(cls, d: int, levels: Levels) -> Estimates:
+        """What is known at the start."""
+        zero, identity, shift, shift_H = np.zeros(d), np.eye(d), levels.shift_v, levels.shift_h
+        return cls(
+            *(zero, shift * identity, identity / shift, identity / math.sqrt(shift), 0),
+            *(zero, identity / shift_H, identity / math.sqrt(shift_H), 0),
+        )
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Noisy gradient descent on the rows of a set, at a share of the cost of all calls.
+
+    Attributes
+    ----------
+    objective : GLM
+        Whose gradients are clipped to L.
+    clip : float
+        L.
+    z : float
+        The noise multiplier of all calls together.
+    adjacency : str
+    steps : int
+        Gradient steps of a call: after 40, of which half are averaged, more do not help.
+    """
+
+    objective: GLM
+    clip: float
+    z: float
+    adjacency: Adjacency
+    steps: int = 40
+
+    @property
+    def sensitivity(self) -> float:
+        """How far a round moves the sum of gradients."""
+        return self.clip * (2.0 if self.adjacency == "replace" else 1.0)
+
+    def __call__(
+        self,
+        data: Rows,
+        constraint: ConvexSet,
+        start: Array,
+        call: tuple[int, int],
+        *,
+        count: int,
+        curvature: float,
+        rng: np.random.Generator,
+    ) -> Array:
+        """The estimate of one call of so many, from where the last one ended.
+
+        ``count`` is public, and so is ``curvature``, the estimated largest eigenvalue of the loss's Hessian (a sum over
+        rows), whose inverse is the length of a step.
+        """
+        z = self.z / math.sqrt(call_share(*call))
+        # the optimizer takes a budget: a point of this Gaussian's curve where δ is far from 0 and 1, a hair inside for
+        # the rounding
+        epsilon = max(1.0 / z, 0.5 / z**2)
+        budget = Budget((1.0 - 1e-9) * epsilon, delta_of(Gaussian(z), epsilon), adjacency=self.adjacency)
+        noise = z * math.sqrt(self.steps) * self.sensitivity / count
+        default_step = constraint.diameter() / math.sqrt(self.steps * (self.clip**2 + len(start) * noise**2))
+        rows = data.array
+        from dpkit.optimize import noisy_gradient_descent
+
+        fit = noisy_gradient_descent(
+            self.objective,
+            rows[:, :-1],
+            rows[:, -1],
+            constraint=constraint,
+            budget=budget,
+            steps=self.steps,
+            step_scale=count / curvature / default_step,
+            iterate="tail",
+            public_rows=count,
+            start=start if constraint.contains(start) else None,
+            rng=rng,
+        )
+        return np.asarray(fit.x)
+
+
+@dataclass(frozen=True)
+class Switches:
+    """The next public half, where V or H has outgrown what it was at its last estimate.
+
+    Attributes
+    ----------
+    calls : Calls
+    caps : (int, int)
+        The most calls for θ_o, and for θ_τ.
+    levels : Levels
+    theta_bound : float
+        S.
+    slope : float
+        sup μ̇ on [−S, S].
+    ridge : float
+        The least eigenvalue of V.
+    """
+
+    calls: Calls
+    caps: tuple[int, int]
+    levels: Levels
+    theta_bound: float
+    slope: float
+    ridge: float
+
+    def __call__(self, known: Estimates, sums: Designs, decisions: int, rng: np.random.Generator) -> Estimates:
+        """Release V and H after so many decisions, and go on from what was known."""
+        V, H = sums.release()
+        levels, S, (most_o, most) = self.levels, self.theta_bound, self.caps
+        v, U = repaired(V, levels.shift_v, self.ridge)
+        known = replace(known, V=(U * v) @ U.T, V_inverse=(U / v) @ U.T)
+        if known.calls_o < most_o and outgrown(known.V, known.V_root):
+            # all that is public about the size of the exploration set and about its loss's curvature
+            rows = max(1, round(float(v.sum()) - len(v) * levels.shift_v))
+            ball, call = LpBall(2, len(v), S), (known.calls_o, most_o)
+            curvature = self.slope * float(v[-1])
+            theta_o = self.calls(sums.explored, ball, known.theta_o, call, count=rows, curvature=curvature, rng=rng)
+            known = replace(known, V_root=U / np.sqrt(v), theta_o=theta_o, calls_o=known.calls_o + 1)
+        h, U = repaired(H, levels.shift_h, sums.W * self.ridge)
+        if known.calls < most and outgrown((U * h) @ U.T, known.H_root):  # criterion II: τ = t
+            both, call = EllipsoidBall(Ellipsoid(known.V, levels.gamma, known.theta_o), S), (known.calls, most)
+            curvature = math.e * float(h[-1])
+            theta = self.calls(sums.others, both, known.theta, call, count=decisions, curvature=curvature, rng=rng)
+            H_inverse, H_root = (U / h) @ U.T, U / np.sqrt(h)
+            known = replace(known, theta=theta, H_inverse=H_inverse, H_root=H_root, calls=known.calls + 1)
+        return known
+
+
+def repaired(noisy: Array, shift: float, least: float) -> tuple[Array, Array]:
+    """Eigenvalues, at least ``least``, and eigenvectors of a noisy sum plus shift·I."""
+    eigenvalues, U = np.linalg.eigh(noisy)
+    return np.maximum(eigenvalues + shift, least), U
+
+
+def outgrown(matrix: Array, root: Array) -> bool:
+    """Whether A ⋠ 2·A_0, for ``root``ᵀA_0 ``root`` = I."""
+    return bool(np.linalg.eigvalsh(root.T @ matrix @ root)[-1] > 2.0)

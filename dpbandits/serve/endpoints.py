@@ -1,0 +1,287 @@
+"""What a worker answers: it chooses by the newest release, writes down what it chose, and takes rewards in.
+
+Of each kind of request there is one method; :mod:`dpbandits.serve.app` has read the body and seen the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accounting.arrays import Array
+from dpbandits.policy.choices import Law, Perturbed
+from dpbandits.policy.private import PrivatePolicy
+from dpbandits.policy.released import Released
+from dpbandits.serve.config import ROLES, Config, digest
+from dpbandits.serve.messages import (
+    Activations,
+    Answer,
+    Ask,
+    Asked,
+    Refusal,
+    Rewarded,
+    Rewards,
+    Route,
+    Tickets,
+    bounded,
+)
+from dpbandits.serve.metrics import Meter
+from dpbandits.serve.openapi import manual, schema
+from dpbandits.serve.store import Choice, Store
+from dpbandits.serve.tickets import punched, read
+from dpbandits.serve.writer import Away, Writer
+from dpkit.randomness import secure
+
+__all__ = ["Endpoints"]
+
+# one for all answers: to make an encoder takes as long as to use it
+_json = json.JSONEncoder(allow_nan=False).encode
+_PAGE = Path(__file__).with_name("page.html")
+
+
+def _page(path: str, answer: Any, *allowed: str) -> Route:
+    """A page that loads nothing from elsewhere."""
+    policy = "; ".join(["default-src 'none'", "style-src 'unsafe-inline'", *allowed])
+    headers = {"content-security-policy": policy, "referrer-policy": "no-referrer", "cache-control": "no-store"}
+    return Route("GET", path, answer, media="text/html; charset=utf-8", headers=headers, listed=False)
+
+
+class Endpoints:
+    """What a worker answers.
+
+    Parameters
+    ----------
+    config : Config
+    probe : PrivatePolicy
+        Checks what comes in.
+    writer : Writer
+        The way to the database.
+    meter : Meter
+        What has been counted of requests.
+
+    Attributes
+    ----------
+    routes : list of Route
+    """
+
+    def __init__(self, config: Config, probe: PrivatePolicy[Any], writer: Writer, meter: Meter) -> None:
+        self._config, self._probe, self._writer, self._meter = config, probe, writer, meter
+        self._rng = secure()
+        # what computes probabilities (of rare choices all of it) is loaded now, and not while a request waits
+        basis = np.eye(min(max(4, probe.dim), 20))
+        Perturbed(basis, -9.0 * basis[0]).chances()
+        self._by_person = probe.persons is not None or config.budget.unit == "person"
+        asked, tickets, rewards = (
+            bounded(model, name, config.limits.batch)
+            for model, name in ((Asked, "decisions"), (Tickets, "tickets"), (Rewards, "rewards"))
+        )
+        self.routes = [
+            Route("POST", "/v1/decisions", self.decisions, ("decider",), asked, Answer),
+            Route("POST", "/v1/activations", self.activations, ("decider",), tickets, Activations),
+            Route("POST", "/v1/rewards", self.rewards, ("learner",), rewards, Rewarded),
+            Route("GET", "/v1/released", self.released, ROLES),
+            Route("GET", "/v1/releases", self.releases, ROLES),
+            Route("GET", "/v1/privacy", self.privacy, ROLES),
+            Route("GET", "/v1/raw/curve", self.curve, ("owner",)),
+            Route("GET", "/v1/raw/apprentice", self.apprentice, ("owner",)),
+            Route("GET", "/healthz", self.health),
+            Route("GET", "/metrics", self.metrics, media="text/plain; charset=utf-8"),
+            _page("/", self.page, "script-src 'unsafe-inline'", "connect-src 'self'"),
+            _page("/docs", self.docs),
+            Route("GET", "/openapi.json", self.openapi, listed=False),
+        ]
+        self._schema = schema(self.routes)
+
+    def newest(self) -> Released:
+        """The newest release.
+
+        Raises
+        ------
+        Refusal
+            If there is none yet.
+        """
+        if self._writer.released is None:
+            raise Refusal(503, "nothing is released yet: is the learner running?")
+        return self._writer.released
+
+    def role(self, header: str) -> str | None:
+        """Whose token it is; every one is compared, in a time that tells nothing."""
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        wanted, found = digest(token), None
+        for role, digests in self._config.tokens.items():
+            for one in digests:
+                if hmac.compare_digest(one, wanted):
+                    found = role
+        return found
+
+    async def decisions(self, body: Asked, _: str | None) -> str:
+        """Choose, and wait for rewards."""
+        released = self.newest()
+        found = [
+            self._choose(ask, released, f"decisions.{i}", tell=body.probabilities)
+            for i, ask in enumerate(body.decisions)
+        ]
+        ids: Sequence[str | None] = [None] * len(found)
+        maybe: Sequence[str] = ["0-"] * len(found)
+        if body.activate:
+            try:
+                ids = await self._writer.ask("decide", [choice for choice, _ in found])
+            except Away as error:  # tickets, then
+                maybe = error.ids or maybe
+        answers = []
+        for id, perhaps, (choice, bandit) in zip(ids, maybe, found, strict=True):
+            answer = {
+                "id": id,
+                "index": choice.chosen,
+                "probability": choice.probability,
+                "release": released.number,
+                "learned": id is not None and not id.startswith("0-"),
+            }
+            if self._config.apprentice:
+                answer["bandit"] = bandit
+            if id is None:
+                answer["ticket"] = punched(choice, self._writer.key, perhaps)
+            answers.append(answer)
+        return _json({"decisions": answers})
+
+    async def activations(self, body: Tickets, _: str | None) -> str:
+        """Learn from decisions that were answered with tickets; each counts once."""
+        self.newest()  # the key is known with it
+        read_ones = [read(ticket, self._writer.key) for ticket in body.tickets]
+        made = iter(await self._writer.ask("activate", [one for one in read_ones if one is not None]))
+        answers: list[dict[str, Any]] = []
+        for one in read_ones:
+            if one is None:
+                answers.append({"id": None, "status": "unknown", "learned": False})
+                continue
+            id, new = next(made)
+            status = "unknown" if id is None else "accepted" if new else "duplicate"
+            answers.append({"id": id, "status": status, "learned": id is not None and not id.startswith("0-")})
+        return _json({"activations": answers})
+
+    async def rewards(self, body: Rewards, _: str | None) -> str:
+        """Tell rewards; each counts once."""
+        checked = []
+        for i, one in enumerate(body.rewards):
+            try:
+                checked.append((one.id, self._probe.checked_reward(one.reward)))
+            except ValueError:
+                raise Refusal(422, "reward must lie in the policy's reward_range", [f"rewards.{i}"]) from None
+        statuses = await self._writer.ask("reward", checked)
+        told_back = [{"id": id, "status": status} for (id, _), status in zip(checked, statuses, strict=True)]
+        return _json({"rewards": told_back})
+
+    async def released(self, *_: Any) -> str:
+        """The newest release, as Released.from_json reads it."""
+        return self.newest().to_json()
+
+    async def releases(self, *_: Any) -> str:
+        """All releases so far, as the page shows them."""
+        return _json({"releases": await self._writer.ask("read", Store.history)})
+
+    async def privacy(self, *_: Any) -> str:
+        """What the run costs, and what is left."""
+        fact = await self._writer.ask("read", lambda store: store.fact("privacy"))
+        if fact is None:
+            raise Refusal(503, "nothing is released yet: is the learner running?")
+        return _json(fact | await self._writer.ask("read", Store.counts))
+
+    async def curve(self, *_: Any) -> str:
+        """RAW DATA, for the owner: means of rewards in parts of the run."""
+        if not self._config.curves:
+            raise Refusal(403, "page.curves is not set: no raw means are kept")
+        return _json({"raw": True, "curve": await self._writer.ask("read", Store.curve)})
+
+    async def apprentice(self, *_: Any) -> str:
+        """RAW DATA, for the owner: what the bandit would have got."""
+        if not (self._config.curves and self._config.apprentice):
+            raise Refusal(403, "page.curves is not set, or the mode is not apprentice: nothing raw is kept")
+        return _json({"raw": True, "apprentice": await self._writer.ask("read", Store.apprentice)})
+
+    async def health(self, *_: Any) -> str:
+        """Whether this worker can decide."""
+        return _json({"release": self.newest().number, "database": "away" if self._writer.away else "there"})
+
+    async def metrics(self, _: None, role: str | None) -> str:
+        """Counts and times; of rewards, for the owner alone.
+
+        That a reward came, and when, is a person's data (it may be missing).
+        """
+        lines = []
+        for name, number in (await self._writer.ask("read", Store.counts)).items():
+            lines += [f"# TYPE dpbandits_{name}_total counter", f"dpbandits_{name}_total {number}"]
+        gauges = {} if self._writer.released is None else {"release": self._writer.released.number}
+        if role == "owner":
+            gauges["rewards_waiting"] = await self._writer.ask("read", Store.waiting)
+        for name, number in gauges.items():
+            lines += [f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {number}"]
+        lines += self._meter.text(private=frozenset() if role == "owner" else frozenset({"/v1/rewards"}))
+        return "\n".join(lines) + "\n"
+
+    async def page(self, *_: Any) -> str:
+        """The owner's page."""
+        return _PAGE.read_text(encoding="utf-8")
+
+    async def docs(self, *_: Any) -> str:
+        """The schema, for people."""
+        return manual(self._schema)
+
+    async def openapi(self, *_: Any) -> str:
+        """The schema."""
+        return _json(self._schema)
+
+    def _choose(self, ask: Ask, released: Released, at: str, *, tell: bool) -> tuple[Choice, int]:
+        """What is written down, and what the bandit would have chosen; ``tell`` with which probability."""
+        limits = self._config.limits
+        given, other = (ask.arms, ask.context) if self._probe.takes == "arms" else (ask.context, ask.arms)
+        if given is None or other is not None:
+            raise Refusal(422, f"this policy takes {self._probe.takes}, and nothing else", [at])
+        if ask.arms is not None and len(ask.arms) > limits.arms:
+            raise Refusal(422, f"at most {limits.arms} arms", [at])
+        if (ask.chosen is None) == self._config.apprentice or (
+            ask.probability is not None and not self._config.apprentice
+        ):
+            needed = "needed, and probability may be given," if self._config.apprentice else "(or probability) taken"
+            raise Refusal(422, f"chosen is {needed} in apprentice mode, and only there", [at])
+        try:
+            X = self._probe.checked_arms(np.array(ask.arms, dtype=np.float64) if ask.arms is not None else given)
+            bandit, chance = chosen(released, X, self._rng, tell=tell and not self._config.apprentice)
+        except (ValueError, OverflowError):
+            what = "arms must be rows" if self._probe.takes == "arms" else "context must be a list"
+            raise Refusal(422, f"{what} of {self._probe.dim} numbers, of norm at most 1", [at]) from None
+        index = bandit
+        if ask.chosen is not None:
+            index, chance = ask.chosen, ask.probability
+            if index >= released._shell.count(X):
+                raise Refusal(422, "chosen must be the index of an arm", [at])
+        arm = X if self._probe.takes == "context" else X[index]
+        who = self._person(ask.person, at) if self._by_person else None
+        return Choice(index, chance, arm, who, bandit if self._config.apprentice else None), bandit
+
+    def _person(self, given: str | None, at: str) -> str:
+        if given is None or len(given) > self._config.limits.person:
+            raise Refusal(422, f"person is needed, of at most {self._config.limits.person} letters", [at])
+        try:
+            given.encode()
+        except UnicodeEncodeError:
+            raise Refusal(422, "person must be a text", [at]) from None
+        if "\0" in given:  # which PostgreSQL does not take
+            raise Refusal(422, "person must not hold the character NUL", [at])
+        return given
+
+
+def chosen(released: Released, arms: Array, rng: np.random.Generator, *, tell: bool) -> tuple[int, float | None]:
+    """The choice, and its probability, which for some laws costs a hundred times what the choice does."""
+    found = released._shell.score_elsewhere(arms)  # they are checked
+    if not isinstance(found, Law):
+        return int(found.argmax()), 1.0 if tell else None
+    index = int(found.draw(rng).argmax())
+    chance = found.chance(index)[0] if tell else 0.0
+    return index, chance if 0 < chance <= 1 else None

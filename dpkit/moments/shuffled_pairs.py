@@ -1,0 +1,174 @@
+"""Sums of pairs (w·x xᵀ, g·x) over batches of users: for linear models of people who trust a shuffler, but no server.
+
+Each batch is summed once, by :class:`~dpkit.moments.ShuffledBatches`; whoever adds batches up weighs their noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from accounting import Budget, Release
+from accounting.arrays import Array
+from accounting.checks import integer
+from dpkit.geometry import pair_sensitivity, smat, svec
+from dpkit.mechanisms._checked import charge
+from dpkit.moments.pairs import PairBounds, pair_scales
+from dpkit.moments.shuffled import ShuffledBatches
+from dpkit.states.entries import in_units
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
+
+__all__ = ["NoisyBatch", "PairBatches"]
+
+
+@dataclass(frozen=True)
+class NoisyBatch:
+    """The sums of one batch as the shuffler let them out, and the noise in them, which is public.
+
+    Attributes
+    ----------
+    H : (d, d) ndarray
+    b : (d,) ndarray
+    std : float
+        The standard deviation of the noise in each coordinate of the sum of scaled records.
+    scales : (float, float)
+        a and c: the noise of H is std/a, that of b std/c.
+    users : int
+        How many the batch has.
+    """
+
+    H: Array
+    b: Array
+    std: float
+    scales: tuple[float, float]
+    users: int
+
+    def __iter__(self) -> Iterator[Array]:
+        """H and b."""
+        return iter((self.H, self.b))
+
+
+class PairBatches:
+    """The sums H of w·x xᵀ and b of g·x over batches of users, each with noise.
+
+    Users tell x, w and g, with 0 ≤ w‖x‖² ≤ W and |g|·‖x‖ ≤ B; :meth:`add` refuses others. Records are scaled
+    to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second part, were the two
+    replaced independently; two records of one user differ by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B,
+    least=m)``, m as there.
+
+    Parameters
+    ----------
+    ends, budget, rng, ledger, records
+        As for :class:`ShuffledBatches`.
+    dim : int
+        d.
+    W, B, share, least : float
+        As for :class:`PairSums`.
+
+    Attributes
+    ----------
+    batches : ShuffledBatches
+        The sums of the scaled records.
+    scales : (float, float)
+        a and c.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit.moments import PairBatches
+    >>> batches = PairBatches([500], 2, 1.0, 1.0, 0.5, budget=Budget(2.0, 1e-6))
+    >>> for _ in range(500):
+    ...     batches.add(np.array([0.6, 0.8]), w=1.0, g=0.5, batch=0)
+    >>> H, b = batches.release()
+    >>> H.shape, b.shape
+    ((2, 2), (2,))
+    """
+
+    def __init__(
+        self,
+        ends: Sequence[int],
+        dim: int,
+        W: float,
+        B: float,
+        share: float,
+        *,
+        budget: Budget,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+        records: int | None = None,
+        least: float = 0.0,
+    ) -> None:
+        dim = integer("dim", dim, at_least=1)
+        self.scales = a, c = pair_scales(W, B, share)
+        self._bounds = PairBounds.of(W, B, least)
+        self._half = dim * (dim + 1) // 2
+        self.batches = ShuffledBatches(
+            ends,
+            self._half + dim,
+            self.records,
+            bound=math.hypot(a * W, c * B),
+            distance=pair_sensitivity(a, W, c, B, budget.adjacency, least=least),
+            budget=budget,
+            rng=rng,
+            records=records,
+        )
+        charge(ledger, self.cost, type(self).__name__, self.batches.rng)
+
+    def records(self, rows: Array) -> Array:
+        """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
+        (a, c), X, w, g = self.scales, rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
+        return np.concatenate([svec((a * w * X)[:, :, None] * X[:, None, :]), c * g * X], axis=1)
+
+    @property
+    def cost(self) -> Release:
+        """What all batches together cost one user, or one person."""
+        return self.batches.cost
+
+    @property
+    def absent(self) -> float:
+        """The share of the last released batch's users that had sent nothing."""
+        return self.batches.absent
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """The standard deviations of the noise in the sum of all batches: in H, and in b."""
+        std = math.sqrt(sum(self.batches.noise_std(k) ** 2 for k in range(len(self.batches.protocols))))
+        return std / self.scales[0], std / self.scales[1]
+
+    def add(self, x: Array, w: float, g: float, batch: int) -> None:
+        """What one user of a batch tells.
+
+        Raises
+        ------
+        ValueError
+            If it passes W or B, has a long g·x with a small w·x xᵀ (``least``), or holds NaN. Nothing changes.
+        """
+        if w != 0.0 or g != 0.0:  # else it adds nothing, whatever x is
+            self._bounds.check(x, w, g)
+        self.batches.add(np.concatenate([x, (w, g)]), batch)
+
+    def release(self) -> NoisyBatch:
+        """Close the batch: H and b with noise.
+
+        Raises
+        ------
+        ValueError
+            After the last batch.
+        """
+        k, (a, c), scaled = self.batches.released, self.scales, self.batches.release()
+        H, b = smat(scaled[: self._half] / a), scaled[self._half :] / c
+        return NoisyBatch(H, b, self.batches.noise_std(k), self.scales, self.batches.protocols[k].users)
+
+    def kept(self) -> dict[str, Any]:
+        """As of other sums, with their units."""
+        return self.batches.kept() | {"units": np.array(self.scales)}
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        self.batches.resume(in_units(saved, self.scales))

@@ -1,0 +1,211 @@
+"""PLD as a value: what it costs, how it composes, what it proves of tests, and what is stored and handed over."""
+
+import math
+import sys
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+import accounting
+from accounting import (
+    PLD,
+    ApproxDP,
+    BestOfRuns,
+    DiscreteGaussian,
+    Gaussian,
+    Laplace,
+    NoisyMax,
+    PoissonSubsampled,
+    PureDP,
+    Release,
+    UnsupportedRelease,
+    delta,
+    epsilon,
+    parallel,
+)
+from accounting.loss import check_pair
+from accounting.loss.grid import GridPair
+
+KINDS = {
+    "one": Laplace(2.0),
+    "Gaussians": 30 * Gaussian(10.0),
+    "a sum": 12 * Laplace(5.0) + Gaussian(3.0) + PureDP(0.1),
+    "samples": 300 * PoissonSubsampled(Gaussian(1.1), 0.01),
+    "parallel": 3 * parallel(Laplace(4.0), Gaussian(5.0)) + Laplace(9.0),
+    "failures": ApproxDP(0.2, 1e-8) + 5 * DiscreteGaussian(9.0, shift=1),
+    "nothing": 0 * Gaussian(1.0),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_costs_what_the_accountant_says(kind):
+    held = PLD.of(KINDS[kind])
+    for level in (1e-3, 1e-6):
+        assert held.epsilon(level) == epsilon(KINDS[kind], level, accountant="pld")
+    for at in (0.0, 0.4):
+        assert held.delta(at) == delta(KINDS[kind], at, accountant="pld")
+
+
+def test_choices_that_follow_each_other_are_played():
+    choices = 40 * NoisyMax(0.1)
+    assert PLD.of(choices).epsilon(1e-6) == epsilon(choices, 1e-6, accountant="pld")
+
+
+def test_it_composes_as_descriptions_do():
+    a, b = Laplace(5.0), PoissonSubsampled(Gaussian(2.0), 0.1)
+    assert 3 * PLD.of(a) + PLD.of(b) * 2 == PLD.of(3 * a, 2 * b) == PLD.of(2 * b + 3 * a)
+    assert hash(PLD.of(a, b)) == hash(PLD.of(b, a))
+    assert PLD.of(a) != PLD.of(b)
+    assert repr(PLD.of(a)) == "PLD.of(Laplace(noise_multiplier=5.0))"
+    with pytest.raises(TypeError):
+        PLD.of(a) + a
+    with pytest.raises(ValueError, match="count"):
+        -1 * PLD.of(a)
+    with pytest.raises(TypeError, match="at least one"):
+        PLD.of()
+
+
+def test_what_has_no_pair_is_refused_at_once():
+    with pytest.raises(UnsupportedRelease, match="PLD accountant"):
+        PLD.of(accounting.ObjectivePerturbation(5.0, curvature=0.1))
+    for wrong in ({"delta": 0.0}, {"delta": 1.0}):
+        with pytest.raises(ValueError, match="delta"):
+            PLD.of(Laplace(1.0)).epsilon(**wrong)
+    with pytest.raises(ValueError, match="epsilon"):
+        PLD.of(Laplace(1.0)).delta(-1.0)
+    with pytest.raises(ValueError, match="alphas"):
+        PLD.of(Laplace(1.0)).trade_off([0.5, 1.5])
+
+
+# ----------------------------------------------------------------------------------------------------- trade-off curves
+
+
+def test_trade_off_curves_touch_the_exact_ones_from_below():
+    """Gaussian noise: Φ(Φ⁻¹(1 − α) − μ). Laplace noise: 1 − e^θ·α, e^(−θ)/(4α), and the mirror of the first."""
+    alphas = np.array([[1e-4, 0.01, 0.1], [0.3, 0.5, 0.9]])
+    found = PLD.of(100 * Gaussian(10.0)).trade_off(alphas)
+    exact = ndtr(ndtri(1 - alphas) - 1)
+    assert found.shape == exact.shape
+    assert np.all(found <= exact)
+    assert found == pytest.approx(exact, rel=1e-3)
+    a, θ = alphas[1], 1.0
+    laplace = np.where(a < math.exp(-θ) / 2, 1 - math.exp(θ) * a, np.where(a <= 0.5, math.exp(-θ) / (4 * a), 0.0))
+    laplace = np.where(a > 0.5, math.exp(-θ) * (1 - a), laplace)
+    found = PLD.of(Laplace(1 / θ)).trade_off(a)
+    assert np.all(found <= laplace + 1e-12)
+    assert found == pytest.approx(laplace, rel=1e-3)
+
+
+def test_trade_off_curves_of_sums_are_those_of_the_whole_and_failures_are_told():
+    alphas = np.linspace(0.0, 1.0, 21)
+    whole = PLD.of(9 * DiscreteGaussian(30.0, shift=3))
+    assert whole.trade_off(alphas) == pytest.approx(ndtr(ndtri(1 - alphas) - 0.1), abs=2e-3)
+    failing = PLD.of(ApproxDP(0.0, 0.25))
+    assert failing.trade_off(alphas) == pytest.approx(np.maximum(0, 0.75 - alphas), abs=1e-9)
+    assert PLD.of(0 * Gaussian(1.0)).trade_off(alphas) == pytest.approx(1 - alphas)
+
+
+def test_it_is_drawn_and_shown():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    axes = PLD.of(Gaussian(2.0)).plot()
+    _, curve = axes.get_lines()
+    alpha, beta = curve.get_data()
+    assert beta == pytest.approx(PLD.of(Gaussian(2.0)).trade_off(alpha))
+    assert PLD.of(Laplace(2.0)).plot(axes) is axes
+    matplotlib.pyplot.close("all")
+    shown = PLD.of(Gaussian(2.0))._repr_html_()
+    assert f"{epsilon(Gaussian(2.0), 1e-6):.6g}" in shown
+
+
+# ---------------------------------------------------------------------------------------------------- stored and shared
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_read_back_costs_hardly_more_alone_and_composed(kind, tmp_path):
+    held = PLD.of(KINDS[kind])
+    held.save(tmp_path / "loss.npz")
+    found = PLD.load(tmp_path / "loss.npz")
+    assert found == PLD.load(tmp_path / "loss.npz")
+    for one, other in (
+        (found, held),
+        (2 * found, 2 * held),
+        (found + PLD.of(Laplace(3.0)), held + PLD.of(Laplace(3.0))),
+    ):
+        for level in (1e-3, 1e-6):
+            assert one.epsilon(level) == pytest.approx(other.epsilon(level), rel=1e-3, abs=1e-6)
+            assert one.epsilon(level) >= other.epsilon(level) * (1 - 5e-5)
+    for side in found._grids:
+        for pair in side:
+            check_pair(pair)
+
+
+def test_what_is_read_back_may_not_be_sampled_nor_is_it_exact(tmp_path):
+    PLD.of(5 * Laplace(3.0)).save(tmp_path / "loss.npz")
+    stored = PLD.load(tmp_path / "loss.npz").release
+    with pytest.raises(UnsupportedRelease, match="symmetric"):
+        PLD.of(PoissonSubsampled(stored, 0.1))
+    with pytest.warns(UserWarning, match="between 0 and"):
+        accounting.bound(stored, 1e-6)
+    assert epsilon(BestOfRuns(Laplace(9.0), stop=0.5) + stored, 1e-6) > epsilon(stored, 1e-6)
+
+
+def test_a_file_of_another_format_is_refused(tmp_path):
+    np.savez(tmp_path / "loss.npz", format=np.array(2))
+    with pytest.raises(ValueError, match="format"):
+        PLD.load(tmp_path / "loss.npz")
+
+
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [
+        ({"step": 0.0}, "step"),
+        ({"mass": [0.5, 0.4]}, "add up to 1"),
+        ({"mass": [1.2, -0.2]}, "≥ 0"),
+        ({"mass": [[1.0]]}, "row"),
+        ({"beyond": 1.5}, "beyond"),
+    ],
+)
+def test_a_grid_is_checked(values, match):
+    given = {"step": 0.1, "first": -1, "mass": [0.4, 0.6], "beyond": 0.0} | values
+    with pytest.raises(ValueError, match=match):
+        GridPair(given["step"], given["first"], np.array(given["mass"]), given["beyond"])
+
+
+def test_grids_of_the_same_numbers_are_equal():
+    one, same, other = (GridPair(0.1, -1, np.array(mass), 0.0) for mass in ([0.4, 0.6], [0.4, 0.6], [0.5, 0.5]))
+    assert (one, hash(one)) == (same, hash(same))
+    assert one != other
+    with pytest.raises(ValueError, match="read-only"):
+        one.mass[0] = 1.0
+
+
+def test_other_software_says_the_same():
+    distribution = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    for kind in ("one", "a sum", "samples", "failures"):
+        held = PLD.of(KINDS[kind])
+        theirs = held.to_dp_accounting()
+        assert theirs.get_epsilon_for_delta(1e-6) == pytest.approx(held.epsilon(1e-6), rel=1e-3)
+        assert PLD.from_dp_accounting(theirs).epsilon(1e-6) == pytest.approx(held.epsilon(1e-6), rel=1e-3)
+    theirs = distribution.from_gaussian_mechanism(1.1, sampling_prob=0.01).self_compose(300)
+    ours = PLD.from_dp_accounting(theirs)
+    assert ours.epsilon(1e-6) == pytest.approx(theirs.get_epsilon_for_delta(1e-6), rel=1e-4)
+    both = ours + PLD.of(Laplace(3.0))
+    assert both.epsilon(1e-6) == pytest.approx(epsilon(KINDS["samples"] + Laplace(3.0), 1e-6), rel=1e-3)
+    with pytest.raises(ValueError, match="pessimistic"):
+        PLD.from_dp_accounting(distribution.from_laplace_mechanism(1.0, pessimistic_estimate=False))
+
+
+def test_without_other_software_it_says_what_is_missing(monkeypatch):
+    for name in ("dp_accounting", "dp_accounting.pld", "matplotlib", "matplotlib.pyplot"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"dpkit\[pld\]"):
+        PLD.of(Laplace(1.0)).to_dp_accounting()
+    with pytest.raises(ImportError, match="matplotlib"):
+        PLD.of(Laplace(1.0)).plot()
+
+
+def test_a_description_that_says_its_own_pair_is_held_as_any_other():
+    own = type("Own", (Release,), {"pair": lambda self: Laplace(2.0).pair(), "__module__": "elsewhere"})
+    assert PLD.of(3 * own()).epsilon(1e-6) == pytest.approx(PLD.of(3 * Laplace(2.0)).epsilon(1e-6))

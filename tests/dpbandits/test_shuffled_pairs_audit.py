@@ -1,0 +1,104 @@
+"""ShuffleOnePassGLM and ShuffleLinUCB audited end to end: two runs that differ in one round.
+
+The score is the exact log-likelihood ratio of the counts that leave the shuffler.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import white_box
+from again import rewinder
+from shuffled_counts import log_likelihood
+
+from accounting import Budget, audit
+from dpbandits.policies import ShuffleLinUCB, ShuffleOnePassGLM
+from dpkit.geometry import svec
+from dpkit.shuffle import Analyzer
+
+BUDGET = Budget(8.0, 1e-2)
+USERS = 2
+# A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
+CONFIDENCE = 1 - 1e-9
+# rounds that differ: the arm set of one arm, and the reward
+OPPOSITE = (([1.0, 0.0], 1.0), ([-1.0, 0.0], 1.0))
+ANOTHER = {
+    ShuffleOnePassGLM: (([1.0, 0.0], 1.0), ([-0.5, math.sqrt(0.75)], 1.0)),
+    ShuffleLinUCB: (([1.0, 0.0], 1.0), ([0.0, 1.0], 0.0)),
+}
+# the weight of x xᵀ in the first batch, and what a reward is less the base rate
+FORMED = {ShuffleOnePassGLM: (0.25, 0.5), ShuffleLinUCB: (1.0, 0.5)}
+KINDS = list(FORMED)
+ALL = [(kind, pair) for kind in KINDS for pair in (OPPOSITE, ANOTHER[kind])]
+
+
+def lower_bound(monkeypatch, kind, pair, bits: float, trials: int) -> tuple[audit.LowerBound, float]:
+    """From the sums of the first batch; the other users of it never get a reward. Also the claim."""
+    known = {"budget": BUDGET, "horizon": USERS + 1, "growth": 10.0, "first_batch": USERS}
+    policy = kind(2, **known, rng=np.random.default_rng(20))
+    (protocol,) = policy.sums.batches.protocols
+    protocol = replace(protocol, noise_bits=math.ceil(bits * protocol.noise_bits))
+    policy.sums.batches.protocols[0] = protocol
+    start_again = rewinder(policy)
+    collected: list[np.ndarray] = []
+    original = Analyzer.decode
+
+    def decode(self, *arguments):
+        collected.append(original(self, *arguments))
+        return collected[-1]
+
+    monkeypatch.setattr(Analyzer, "decode", decode)
+
+    def runs(first, trials: int) -> np.ndarray:
+        collected.clear()
+        for _ in range(trials):
+            start_again()
+            policy.update(policy.select([first[0]]), first[1])
+            for _ in range(USERS):
+                policy.select([[0.0, 1.0]])
+        return np.array(collected)
+
+    def record(first) -> np.ndarray:
+        x, (weight, rate), (a, c) = np.array(first[0]), FORMED[kind], policy.sums.scales
+        return np.concatenate([a * weight * svec(np.outer(x, x)), c * (first[1] - rate) * x])
+
+    def score(outputs: np.ndarray) -> np.ndarray:
+        return log_likelihood(protocol, outputs, record(pair[0])) - log_likelihood(protocol, outputs, record(pair[1]))
+
+    # counts under binomial noise are priced as Gaussian DP but for a mass below 1e-27
+    known = {"trials": trials, "delta": BUDGET.delta, "confidence": CONFIDENCE, "score": score, "middle": 0.0}
+    return white_box.lower_bound(runs, *pair, **known), float(policy.privacy().epsilon)
+
+
+@pytest.mark.parametrize(("kind", "pair"), ALL)
+def test_one_round_shows_no_more_than_the_budget(monkeypatch, kind, pair):
+    bound, claim = lower_bound(monkeypatch, kind, pair, 1.0, 252)
+    bound.check(claim)
+    assert bound.epsilon >= 0.1 * claim  # and the audit is not blind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_quarter_of_the_noise_bits_is_caught(monkeypatch, kind):
+    bound, claim = lower_bound(monkeypatch, kind, OPPOSITE, 0.25, 297)
+    with pytest.raises(audit.PrivacyViolation):
+        bound.check(claim)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "pair"), ALL)
+def test_one_round_in_full(monkeypatch, kind, pair):
+    bound, claim = lower_bound(monkeypatch, kind, pair, 1.0, 10_000)
+    bound.check(claim)
+    assert bound.epsilon >= (0.6 if kind is ShuffleOnePassGLM else 0.3) * claim
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_noise_bits_of_three_fifths_are_seen_by_more_runs(monkeypatch, kind):
+    """That is noise of 0.77."""
+    bound, claim = lower_bound(monkeypatch, kind, OPPOSITE, 0.6, 10_000)
+    with pytest.raises(audit.PrivacyViolation):
+        bound.check(claim)
