@@ -176,27 +176,20 @@ class Loader:
     ledger: Ledger | None
     link: Link | None
     unattended: bool
-    checkpoint: Path | None
-    digest: str
+    checkpoint: str | Path | None
+    digest: str = ""
     hold: files.Hold | None = None
 
 
-def load(
-    cls: type[Policy],
-    path: Path,
-    *,
-    ledger: Ledger | None,
-    link: Link | None,
-    unattended: bool,
-    checkpoint: str | Path | None,
-) -> Policy:
+def load(cls: type[Policy], given: Loader) -> Policy:
     """Continue a policy of this class from a file; see :meth:`dpbandits.Policy.load`."""
+    path = given.path
     tree, digest = files.read(path)
     kind = known_kind(str(tree.get("policy")))
     if kind is None or not issubclass(kind, cls):
         raise ValueError(f"path must hold the state of a {cls.__name__}, got a {_class_name(tree)} in {path}")
-    kept_in = None if checkpoint is None else Path(checkpoint).absolute()
-    loader = Loader(path.absolute(), ledger, link, unattended, kept_in, digest)
+    kept_in = None if given.checkpoint is None else Path(given.checkpoint).absolute()
+    loader = replace(given, path=path.absolute(), checkpoint=kept_in, digest=digest)
     try:
         with np.errstate(all="ignore"):  # what overflows in a constructor or a check is not finite, and refused
             return _revived(kind, tree, loader)

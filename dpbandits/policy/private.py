@@ -453,8 +453,9 @@ class PrivatePolicy(Policy, Generic[Public]):
             return
         super().resume_books(tree, loader)
         if loader.checkpoint is not None:
-            self.run.keep_in(loader.checkpoint)
-            self.durable.open(loader.checkpoint, lambda: state.tree_of(self), self.waiting)
+            path = Path(loader.checkpoint)
+            self.run.keep_in(path)
+            self.durable.open(path, lambda: state.tree_of(self), self.waiting)
 
     def check_releases(self) -> None:
         """Refuse a state with more releases than are scheduled."""

@@ -562,7 +562,7 @@ class Policy(ABC):
             If the file is damaged, of another format, or of a policy that is not a ``cls``; if ``ledger`` does not
             hold the policy's cost; or if the state must not be continued.
         """
-        policy = state.load(cls, Path(path), ledger=ledger, link=link, unattended=unattended, checkpoint=checkpoint)
+        policy = state.load(cls, state.Loader(Path(path), ledger, link, unattended, checkpoint))
         policy.decision_log = None if decision_log is None else log_of(decision_log)
         return policy
 

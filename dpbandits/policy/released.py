@@ -87,21 +87,8 @@ class Released:
     _config: dict[str, Any]
     _link: Link | None  # the caller's own
 
-    def __init__(
-        self,
-        shell: PrivatePolicy[Any],
-        config: dict[str, Any],
-        link: Link | None,
-        *,
-        policy: str,
-        number: int,
-        run: str,
-        price: str,
-    ) -> None:
-        values = {"_shell": shell, "_config": config, "_link": link} | {
-            "policy": policy, "number": number, "run": run, "price": price, "takes": shell.takes
-        }  # fmt: skip
-        for name, value in values.items():
+    def __init__(self, shell: PrivatePolicy[Any], config: dict[str, Any], link: Link | None, **told: Any) -> None:
+        for name, value in {"_shell": shell, "_config": config, "_link": link, "takes": shell.takes, **told}.items():
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -168,10 +155,9 @@ class Released:
 
     def to_json(self) -> str:
         """JSON; arrays are base64 of little-endian numbers, so that whoever reads it makes the same choices."""
-        tree = {"format": _FORMAT, "version": _VERSION} | {
-            "policy": self.policy, "config": self._config, "public": self.public, "releases": self._shell.releases,
-            "number": self.number, "run": self.run, "price": self.price,
-        }  # fmt: skip
+        tree = {"format": _FORMAT, "version": _VERSION, "policy": self.policy, "config": self._config}
+        tree |= {"public": self.public, "releases": self._shell.releases}
+        tree |= {name: getattr(self, name) for name in ("number", "run", "price")}
         return json.dumps(_written(tree), allow_nan=False)
 
     @classmethod
