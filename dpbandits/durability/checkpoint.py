@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpbandits.durability.journal import Journal
+from dpbandits.durability.journal import Entry, Journal
 from dpbandits.durability.pending import Pending
 from dpkit.states import Run, files
 
@@ -38,25 +38,12 @@ class Checkpoint:
 
     # ------------------------------------------------------------------------------------------- journal first
 
-    def decided(self, pending: Pending) -> None:
-        """A decision is about to be made."""
+    def add(self, entry: Entry) -> None:
+        """Something is about to be done; a reward is on disk when this returns, or at the end of ``together``."""
         if self.journal is not None:
-            self.journal.decided(pending)
-
-    def rewarded(self, key: int, reward: float) -> None:
-        """A reward is about to be learned; on disk when this returns, or at the end of ``together``."""
-        if self.journal is not None:
-            self.journal.rewarded(key, reward, sync=not self._many)
-
-    def forgotten(self, key: int) -> None:
-        """Nobody waits for a reward any more."""
-        if self.journal is not None:
-            self.journal.forgotten(key)
-
-    def named(self, kind: str) -> None:
-        """All persons' ids are of this type."""
-        if self.journal is not None:
-            self.journal.named(kind)
+            self.journal.add(entry)
+            if isinstance(entry, tuple) and not self._many:
+                self.journal.sync()
 
     @contextmanager
     def together(self) -> Iterator[None]:

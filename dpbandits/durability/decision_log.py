@@ -119,8 +119,8 @@ class DecisionLog:
         said = {"person": "" if found.person is None else str(found.person), "arm": arm}
         texts = {name: text.replace("\\", "\\\\").replace("\n", "\\n") for name, text in said.items()}
         row = {"id": id, "index": found.index, "probability": probability, "release": found.release, "reward": reward}
-        self._rows.add(row | texts | {"arms": json.dumps(found.arms.tolist())})
-        if len(self._rows) >= self.every:
+        self._rows.waiting.append(row | texts | {"arms": json.dumps(found.arms.tolist())})
+        if len(self._rows.waiting) >= self.every:
             try:
                 self.flush()
             except OSError as error:  # the reward has been learned, so that update must not fail
@@ -138,12 +138,6 @@ class _CSV:
         self.path, self.columns = path, columns
         self.waiting: list[dict[str, Any]] = []
         self.process = os.getpid()
-
-    def __len__(self) -> int:
-        return len(self.waiting)
-
-    def add(self, row: dict[str, Any]) -> None:
-        self.waiting.append(row)
 
     def write(self) -> None:
         # the child of a fork has a copy of the parent's rows

@@ -38,7 +38,10 @@ from dpbandits.durability.pending import Pending
 from dpkit.states import files
 from dpkit.states.entries import short
 
-__all__ = ["Journal"]
+__all__ = ["Entry", "Journal"]
+
+# a decision; its id and reward; the id of one for whose reward nobody waits any more; the type of all persons' ids
+Entry = Pending | tuple[int, float] | int | str
 
 _NAME = re.compile(r"[0-9a-f]{16}")
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -67,7 +70,7 @@ class Journal:
     def fresh(cls, checkpoint: Path, run: str, waiting: Mapping[int, Pending]) -> Journal:
         """A new one of this run, which begins with the open decisions."""
         journal = cls(checkpoint, run, secrets.token_hex(8), 0)
-        journal._append([_encode(journal._first), *(_decision(pending) for pending in waiting.values())])
+        journal._append([_encode(journal._first), *map(_text, waiting.values())])
         journal.sync()
         return journal
 
@@ -94,23 +97,9 @@ class Journal:
         """What a checkpoint keeps: that it has seen all of this journal."""
         return {"name": self._name, "bytes": self._file.seek(0, os.SEEK_END)}
 
-    def decided(self, pending: Pending) -> None:
-        """A decision was made."""
-        self._append([_decision(pending)])
-
-    def rewarded(self, id: int, reward: float, *, sync: bool = True) -> None:
-        """Its reward came; on disk when this returns, or when ``sync`` was called."""
-        self._append([_encode(["r", id, reward])])
-        if sync:
-            self.sync()
-
-    def forgotten(self, id: int) -> None:
-        """Nobody waits for the reward any more."""
-        self._append([_encode(["f", id])])
-
-    def named(self, kind: str) -> None:
-        """The first person's id is of this type, and so will be the others'."""
-        self._append([_encode(["p", kind])])
+    def add(self, entry: Entry) -> None:
+        """Write down an entry; on disk when :meth:`sync` was called."""
+        self._append([_text(entry)])
 
     def sync(self) -> None:
         """Write through to the disk."""
@@ -122,8 +111,8 @@ class Journal:
             if path != self.path:
                 path.unlink(missing_ok=True)
 
-    def entries(self) -> Iterator[tuple[bool, Pending | tuple[int, float] | int | str]]:
-        """The records: whether the checkpoint has seen each, and a decision, (id, reward), id to be forgotten, or type.
+    def entries(self) -> Iterator[tuple[bool, Entry]]:
+        """The entries, and whether the checkpoint has seen each.
 
         A last line that is not whole is cut off.
 
@@ -165,11 +154,18 @@ class Journal:
         self.records += len(records)
 
 
-def _decision(pending: Pending) -> str:
-    """The record of a decision, for a third of what an encoder takes."""
-    arm = pending.arm.astype("<f8").tobytes().hex()
-    note = ",".join(map(str, map(int, pending.note)))
-    return f'["d",{int(pending.round)},{int(pending.index)},"{arm}",[{note}],{int(pending.person)}]'
+def _text(entry: Entry) -> str:
+    """The record of an entry; of a decision for a third of what an encoder takes."""
+    match entry:
+        case Pending():
+            arm = entry.arm.astype("<f8").tobytes().hex()
+            note = ",".join(map(str, map(int, entry.note)))
+            return f'["d",{int(entry.round)},{int(entry.index)},"{arm}",[{note}],{int(entry.person)}]'
+        case (id, reward):
+            return _encode(["r", id, reward])
+        case str():
+            return _encode(["p", entry])
+    return _encode(["f", entry])
 
 
 def _record(line: bytes) -> list[Any] | None:
@@ -183,7 +179,7 @@ def _record(line: bytes) -> list[Any] | None:
     return record if isinstance(record, list) else None
 
 
-def _entry(record: list[Any]) -> Pending | tuple[int, float] | int | str:
+def _entry(record: list[Any]) -> Entry:
     if len(record) == 6 and record[0] == "d":  # most are; a pattern would take as long as all the rest
         _, round, index, text, note, person = record
         kinds = type(round) is int and type(index) is int and type(person) is int

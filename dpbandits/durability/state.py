@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -15,11 +16,12 @@ from accounting import Budget, BudgetExceeded
 from dpkit import randomness
 from dpkit.models.links import Link
 from dpkit.states import files
-from dpkit.states.entries import conform, generator, generator_text
+from dpkit.states.entries import conform, generator, generator_text, short
 from dpkit.states.run import newest
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
+    from dpbandits.durability.pending import Pending
     from dpbandits.policy.protocol import Policy
 
 __all__ = [
@@ -30,10 +32,13 @@ __all__ = [
     "known_kind",
     "load",
     "numbers",
+    "open_decision",
     "register",
     "renamed",
     "save",
     "tree_of",
+    "with_names",
+    "without_names",
 ]
 
 # arguments that a state does not keep: they come with the one who loads it
@@ -132,6 +137,37 @@ def renamed(saved: Any, names: Iterable[str]) -> Any:
     return {older.get(name, name): value for name, value in saved.items()}
 
 
+def with_names(policy: Policy, learned: dict[str, Any]) -> dict[str, Any]:
+    """What is kept, with the arms where they come and go."""
+    return learned if policy.catalogue is None else {"arms": policy.catalogue.kept(), "learned": learned}
+
+
+def without_names(policy: Policy, saved: Any) -> Any:
+    """The inverse of :func:`with_names`; the policy has room for the arms from now on."""
+    if policy.catalogue is None:
+        return saved
+    before, learned = len(policy.catalogue), policy.catalogue.resume_with(saved, policy.dim)
+    for _ in range(before, len(policy.catalogue)):
+        policy.grow()
+    return learned
+
+
+def open_decision(policy: Policy, pending: Pending) -> Pending:
+    """An open decision of this policy that was read from a file, if it could be one."""
+    arm = pending.arm
+    # what came in was added up in another order, perhaps: two orders of d terms differ by less than d·2⁻⁵² of them
+    longest = 1.0 + policy.dim * 2.0**-52
+    dropped = policy.drops_arms and not len(arm)
+    if not dropped and not (len(arm) == policy.dim and float(policy.offer.length(arm)) <= longest):  # also for NaN
+        raise ValueError(f"an open arm must be finite, of {policy.dim} entries and length at most 1, got others")
+    if not 0 <= pending.index < (policy.count(arm) if policy.takes == "context" else math.inf):
+        raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")
+    if len(pending.note) != policy.notes:
+        raise ValueError(f"an open decision's note must have length {policy.notes}, got {short(pending.note)}")
+    arm.setflags(write=False)
+    return pending
+
+
 @dataclass(frozen=True)
 class Loader:
     """What whoever loads a state says (see :meth:`dpbandits.Policy.load`), the file's digest, and what holds it."""
@@ -140,27 +176,20 @@ class Loader:
     ledger: Ledger | None
     link: Link | None
     unattended: bool
-    checkpoint: Path | None
-    digest: str
+    checkpoint: str | Path | None
+    digest: str = ""
     hold: files.Hold | None = None
 
 
-def load(
-    cls: type[Policy],
-    path: Path,
-    *,
-    ledger: Ledger | None,
-    link: Link | None,
-    unattended: bool,
-    checkpoint: str | Path | None,
-) -> Policy:
+def load(cls: type[Policy], given: Loader) -> Policy:
     """Continue a policy of this class from a file; see :meth:`dpbandits.Policy.load`."""
+    path = given.path
     tree, digest = files.read(path)
     kind = known_kind(str(tree.get("policy")))
     if kind is None or not issubclass(kind, cls):
         raise ValueError(f"path must hold the state of a {cls.__name__}, got a {_class_name(tree)} in {path}")
-    kept_in = None if checkpoint is None else Path(checkpoint).absolute()
-    loader = Loader(path.absolute(), ledger, link, unattended, kept_in, digest)
+    kept_in = None if given.checkpoint is None else Path(given.checkpoint).absolute()
+    loader = replace(given, path=path.absolute(), checkpoint=kept_in, digest=digest)
     try:
         with np.errstate(all="ignore"):  # what overflows in a constructor or a check is not finite, and refused
             return _revived(kind, tree, loader)
@@ -185,20 +214,13 @@ def _revived(kind: type[Policy], tree: dict[str, Any], loader: Loader) -> Policy
 
 
 def _continued(kind: type[Policy], tree: dict[str, Any], loader: Loader) -> Policy:
-    policy = _built(kind, tree, loader.link)
-    policy.resume_books(tree, loader)
-    return policy
-
-
-def _built(kind: type[Policy], tree: dict[str, Any], link: Link | None) -> Policy:
-    """The policy of a file's tree, without its open decisions."""
     config = dict(tree["config"])
     if not kind.elements(config) <= 2 * numbers(tree["learned"]) + 2**12:
         raise ValueError(f"dim must be that of the arrays in the file, got dim={config['dim']}")
     if "budget" in config:
         config["budget"] = Budget(**config["budget"])
-    if link is not None:
-        config["link"] = link
+    if loader.link is not None:
+        config["link"] = loader.link
     text = conform("generator", tree["generator"], "")
     policy = kind(**config, rng=generator(text, None))
     policy.resume(tree["learned"])
@@ -208,6 +230,7 @@ def _built(kind: type[Policy], tree: dict[str, Any], link: Link | None) -> Polic
     policy.waiting.run = conform("id", tree["id"], "")
     if randomness.is_simulation(policy.rng):  # construction may have drawn
         policy.rng.bit_generator.state = generator(text, None).bit_generator.state
+    policy.resume_books(tree, loader)
     return policy
 
 

@@ -29,6 +29,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ import numpy as np
 
 from accounting import Budget
 from accounting.arrays import Array
-from accounting.checks import fraction, positive
+from accounting.checks import fraction
 from dpbandits.lab.environments.base import Environment, checked_rounds
 from dpbandits.lab.price_table import PriceRow, PriceTable
 from dpbandits.lab.simulation.results import Results
@@ -143,7 +144,7 @@ def price_of_privacy(
     listed = _budgets(budgets, delta)
     count = checked_rounds(rounds, environment)
     chosen = _units(environment, units)
-    kinds = _kinds(policies or {}, chosen)
+    kinds = _kinds({} if policies is None else policies, chosen)
     rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
     model: dict[str, Any] = {"link": environment.link, "theta_bound": environment.theta_bound, "base_rate": rate}
     private = model | {"reward_range": environment.reward_range, "on_violation": "clip", "horizon": count}
@@ -217,30 +218,39 @@ def _budgets(budgets: Any, delta: float) -> list[Budget]:
     if isinstance(budgets, (str, Budget)) or not isinstance(budgets, Iterable):
         raise TypeError(f"budgets must be a sequence of ε or Budget such as [0.5, 1.0, 2.0], got {budgets!r}")
     fraction("delta", delta)
-    found = [one if isinstance(one, Budget) else Budget(positive("budgets", one), delta) for one in budgets]
+    found = []
+    for one in budgets:
+        if isinstance(one, bool) or not isinstance(one, (Budget, Real)):
+            raise TypeError(f"budgets must hold numbers (ε) or Budget, got {one!r}")
+        found.append(one if isinstance(one, Budget) else Budget(float(one), delta))
     if not found:
         raise ValueError("budgets must hold at least one ε, got none")
     return found
 
 
-def _units(environment: Environment, units: Sequence[str] | None) -> list[str]:
+def _units(environment: Environment, units: Any) -> list[str]:
     known = next(environment.episode(np.random.default_rng(0))).person is not None
     if units is None:
         return ["round", "person"] if known else ["round"]
-    if not units or isinstance(units, str) or len(set(units)) < len(units) or not set(units) <= _PRIVATE.keys():
+    if isinstance(units, str) or not isinstance(units, Iterable):
+        raise TypeError(f"units must be a sequence such as ('round', 'person'), got units={units!r}")
+    asked = list(units)
+    if not asked or len(set(map(str, asked))) < len(asked) or not set(map(str, asked)) <= _PRIVATE.keys():
         raise ValueError(f"units must be one or both of 'round' and 'person', got units={units!r}")
-    if "person" in units and not known:
+    if "person" in asked and not known:
         raise ValueError(
             f"units must be ('round',) where rounds say not whose they are, got units={units!r} for "
             f"{environment.name}: name the column of persons (person_column=, --person), or take a world that has some"
         )
-    return list(units)
+    return asked
 
 
-def _kinds(policies: Mapping[str, str | type[Policy]], units: Sequence[str]) -> dict[str, type[Policy]]:
+def _kinds(policies: Any, units: Sequence[str]) -> dict[str, type[Policy]]:
     """The private policies of these units."""
-    if not policies.keys() <= _PRIVATE.keys():
-        raise ValueError(f"policies must have the keys 'round' or 'person', got {list(policies)!r}")
+    if not isinstance(policies, Mapping):
+        raise TypeError(f"policies must be a mapping from 'round' or 'person' to a policy, got {policies!r}")
+    if wrong := [unit for unit in policies if unit not in _PRIVATE]:
+        raise ValueError(f"policies must have the keys 'round' or 'person', got {wrong[0]!r}")
     found = {}
     for unit in units:
         given = policies.get(unit, _PRIVATE[unit])

@@ -57,14 +57,13 @@ class Catalogue:
         # a number of arms is that many names, which are numbers
         names = list(arms) if isinstance(arms, Sequence) else [str(k) for k in range(integer("arms", arms, at_least=1))]
         self.names: list[str] = []
+        self._slots: dict[str, int] = {}
         self.born = self.died = np.empty(0, dtype=np.int64)
         for name in names:
             self.check_new(name)
-            self.names.append(name)
+            self.add(name, 0)
         if not self.names:
             raise ValueError("arms must be at least one, got none")
-        self.born, self.died = np.zeros(len(names), dtype=np.int64), np.full(len(names), -1, dtype=np.int64)
-        self._slots = {name: slot for slot, name in enumerate(self.names)}
 
     def __len__(self) -> int:
         return len(self.names)
@@ -82,22 +81,19 @@ class Catalogue:
         """Refuse what is no name, and the name of an arm that stands."""
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
             raise ValueError(f"name must be a text of 1 to {_LONGEST_NAME} characters, got {short(name)}")
-        if name in self._standing():
+        if name in self._slots:
             raise ValueError(f"name must be that of no other arm that stands, got name={name!r} twice")
 
-    def slot(self, name: str) -> int:
-        """The slot of an arm that stands."""
-        standing = self._standing()
-        if not isinstance(name, str) or name not in standing:
+    def to_retire(self, name: str) -> int:
+        """The slot of an arm that stands, and not alone."""
+        if not isinstance(name, str) or name not in self._slots:
             gone = isinstance(name, str) and name in self.names
             raise ValueError(
                 f"name must be that of an arm that stands, got {short(name)}{', which was retired' if gone else ''}"
             )
-        return standing[name]
-
-    def _standing(self) -> Mapping[str, int]:
-        # while the constructor checks its names there are no slots yet
-        return getattr(self, "_slots", None) or {name: slot for slot, name in enumerate(self.names)}
+        if len(self._slots) == 1:
+            raise ValueError(f"name must not be that of the last arm that stands, got name={name!r}")
+        return self._slots[name]
 
     def add(self, name: str, round: int) -> None:
         """Open a slot."""

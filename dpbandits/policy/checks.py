@@ -16,6 +16,7 @@ from dpkit.models.links import Link
 __all__ = [
     "checked_base_rate",
     "checked_budget",
+    "checked_reward",
     "finite_rewards",
     "real_array",
     "real_number",
@@ -61,6 +62,16 @@ def real_number(name: str, value: Any) -> float:
     if found.ndim:
         raise ValueError(f"{name} must be one number, got an array of shape {found.shape}")
     return float(found)
+
+
+def checked_reward(reward: float, low: float, high: float, *, clip: bool) -> float:
+    """A reward within its range, or moved there."""
+    value = reward if type(reward) is float else real_number("reward", reward)
+    if low <= value <= high and math.isfinite(value):
+        return value
+    if clip and not math.isnan(value) and math.isfinite(low) and math.isfinite(high):
+        return min(max(value, low), high)
+    raise ValueError(f"reward must be a finite number in [{low:g}, {high:g}], got reward={reward!r}")
 
 
 def unit_rows(arms: ArrayLike, dim: int) -> Array:

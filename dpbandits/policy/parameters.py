@@ -1,13 +1,22 @@
-"""Checks of the arguments that the reference policies share."""
+"""Checks of the arguments that policies share, and refusals where one has no place."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from accounting.checks import choice, nonnegative, positive
 
-__all__ = ["Exploration", "Parameters", "batch_discount", "checked_exploration", "checked_parameters", "noise_level"]
+__all__ = [
+    "Exploration",
+    "Parameters",
+    "batch_discount",
+    "checked_exploration",
+    "checked_parameters",
+    "no_prior",
+    "noise_level",
+    "not_in_theory",
+]
 
 Parameters = Literal["practical", "theory"]
 Exploration = float | Literal["inverse_gap"]
@@ -64,3 +73,21 @@ def noise_level(
             f"got reward_range={reward_range}"
         )
     return typical
+
+
+def not_in_theory(prior: Any, parameters: str) -> None:
+    """Refuse a prior where a theorem's promise is for confidence sets around 0."""
+    if prior is not None and parameters == "theory":
+        raise ValueError(
+            "prior must be None for parameters='theory', whose promises are for no prior: use parameters='practical', "
+            "got both"
+        )
+
+
+def no_prior(prior: Any, policy: str, reason: str) -> None:
+    """Refuse a prior where a policy has no place for it."""
+    if prior is not None:
+        raise ValueError(
+            f"prior must be None for {policy}, {reason}: take OnePassPrivateGLM, DPLinUCB or a shuffled or disjoint "
+            f"policy that takes one, got a {type(prior).__name__}"
+        )

@@ -375,13 +375,13 @@ class PrivatePolicy(Policy, Generic[Public]):
         key = persons.key(person)
         if not persons.kind:
             kind = kind_of(person)
-            self.durable.named(kind)
+            self.durable.add(kind)
             persons.kind = kind
         return key
 
     def written(self, pending: Pending) -> Pending:
         pending = self.counting.admitted(self, pending)
-        self.durable.decided(pending)
+        self.durable.add(pending)
         return pending
 
     def counted(self, pending: Pending) -> None:
@@ -389,7 +389,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         super().counted(pending)
 
     def take_in(self, key: int, pending: Pending, reward: float) -> None:
-        self.durable.rewarded(key, reward)
+        self.durable.add((key, reward))
         # a record that was half learned must not be learned again
         self.run.stop("was interrupted while it learned")
         del self.waiting[key]
@@ -410,17 +410,17 @@ class PrivatePolicy(Policy, Generic[Public]):
         with self.lock:
             self.check_open()
             if (key := self.waiting.key(decision)) in self.waiting:
-                self.durable.forgotten(key)
+                self.durable.add(key)
             super().forget(decision)
 
     # ---------------------------------------------------------------------------------------------- state
 
     def kept(self) -> dict[str, Any]:
         public = self.public if self.unseen is None else self.unseen
-        return self.with_names({"public": plain(public), **kept(self, self.secret)})
+        return state.with_names(self, {"public": plain(public), **kept(self, self.secret)})
 
     def resume(self, saved: Any) -> None:
-        resume(self, ("public", *self.secret), state.renamed(self.without_names(saved), self.secret))
+        resume(self, ("public", *self.secret), state.renamed(state.without_names(self, saved), self.secret))
 
     def books(self) -> dict[str, Any]:
         persons = {} if self.persons is None else {"persons": self.persons.kept()}
@@ -451,10 +451,11 @@ class PrivatePolicy(Policy, Generic[Public]):
             for draft in files.drafts(loader.path):  # never marked, so that nobody saw what is in them
                 draft.unlink()
             return
-        self.resume_waiting(tree["open"])
+        super().resume_books(tree, loader)
         if loader.checkpoint is not None:
-            self.run.keep_in(loader.checkpoint)
-            self.durable.open(loader.checkpoint, lambda: state.tree_of(self), self.waiting)
+            path = Path(loader.checkpoint)
+            self.run.keep_in(path)
+            self.durable.open(path, lambda: state.tree_of(self), self.waiting)
 
     def check_releases(self) -> None:
         """Refuse a state with more releases than are scheduled."""

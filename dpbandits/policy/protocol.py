@@ -5,10 +5,6 @@
 >>> policy = Uniform(dim=3, rng=np.random.default_rng(0))
 >>> decision = policy.select(np.eye(3))            # arms: (K, d), rows of norm <= 1
 >>> policy.update(decision, reward=1.0)            # at once, later, out of order, or never
->>> policy.update(decision, reward=1.0)
-Traceback (most recent call last):
-    ...
-ValueError: decision must be one whose reward is still open, got decision id 0
 """
 
 from __future__ import annotations
@@ -16,8 +12,8 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -32,7 +28,7 @@ from dpbandits.durability.decision_log import DecisionLog, log_of
 from dpbandits.durability.pending import Pending
 from dpbandits.policy import logs
 from dpbandits.policy.catalogue import Catalogue
-from dpbandits.policy.checks import checked_base_rate, real_array, real_number
+from dpbandits.policy.checks import checked_base_rate, checked_reward
 from dpbandits.policy.choices import Law, Told
 from dpbandits.policy.decision import Decision, PrivacyReport
 from dpbandits.policy.offers import ROWS, Offer
@@ -41,7 +37,6 @@ from dpbandits.policy.options import CommonOptions, Options, Violation
 from dpkit import randomness
 from dpkit.models.links import Link, get_link
 from dpkit.states import Run, entries
-from dpkit.states.entries import short
 from dpkit.states.registry import NOBODY, kind_of
 
 if TYPE_CHECKING:
@@ -54,7 +49,6 @@ __all__ = [
     "Pending",
     "Policy",
     "PrivacyReport",
-    "real_array",
 ]
 
 # what a state counts
@@ -111,11 +105,8 @@ class Policy(ABC):
     takes: ClassVar[Literal["arms", "context"]] = "arms"
     # how many arms there are, where that is the same in all rounds
     n_arms: int | None = None
-    # the names of arms that come and go
     catalogue: Catalogue | None = None
-    # how many numbers ``note`` gives
     notes: int = 0
-    # the attributes that hold what was learned: arrays, numbers, and parts that keep and resume themselves
     learned: ClassVar[tuple[str, ...]] = ()
     # arguments of the constructor that are kept as attributes of another name
     kept_as: ClassVar[Mapping[str, str]] = {}
@@ -164,7 +155,7 @@ class Policy(ABC):
         self.link = self.link.at(self.base_rate)
         self.on_violation = choice("on_violation", on_violation, "raise", "clip")
         self.horizon = None if horizon is None else integer("horizon", horizon, at_least=1)
-        if self.horizon is not None and self.horizon > _LONGEST:
+        if (self.horizon or 0) > _LONGEST:
             raise ValueError(f"horizon must be at most 2**62, got horizon={horizon!r}")
         self.expire_after = None if expire_after is None else integer("expire_after", expire_after, at_least=1)
         self.decision_log = None if decision_log is None else log_of(decision_log).begin()
@@ -212,8 +203,8 @@ class Policy(ABC):
         Raises
         ------
         ValueError
-            If the arms are not such an array, the horizon is used up, or the person is missing where one is needed, or
-            is no such id. The policy's state is as it was.
+            If the arms are no such array, the horizon is used up, or the person is no such id, or missing where one is
+            needed. The policy's state is as it was.
         """
         X = self.checked_arms(arms)
         self.check_process()
@@ -222,10 +213,7 @@ class Policy(ABC):
             self.prepare(X)
             found = self.score(X)
             law, scores = (found, found.draw(self.rng)) if isinstance(found, Law) else (None, found)
-            made = self._decided(X, int(scores.argmax()), scores, law, who)
-            if self.decision_log is not None:
-                self.decision_log.decided(made, X, person, self.number())
-            return made
+            return self._decided(X, int(scores.argmax()), scores, law, (person, who), self.number())
 
     def register(
         self,
@@ -267,14 +255,12 @@ class Policy(ABC):
         self.check_process()
         with self.lock:
             who = self._admitted(person)
-            number = self.number()
-            if release is not None and integer("release", release, at_least=0) > number:
-                raise ValueError(f"release must be at most {number}, the newest there is, got release={release!r}")
+            newest = self.number()
+            if release is not None and integer("release", release, at_least=0) > newest:
+                raise ValueError(f"release must be at most {newest}, the newest there is, got release={release!r}")
             self.prepare(X)
-            made = self._decided(X, row, np.empty(0), Told(chance, count), who)
-            if self.decision_log is not None:
-                self.decision_log.decided(made, X, person, self.number() if release is None else release)
-            return made
+            number = self.number() if release is None else release
+            return self._decided(X, row, np.empty(0), Told(chance, count), (person, who), number)
 
     def _admitted(self, person: object) -> int:
         """Refuse a round that there must not be; else whose it is, as it is kept."""
@@ -286,12 +272,16 @@ class Policy(ABC):
             )
         return self.who(person)
 
-    def _decided(self, arms: Array, index: int, scores: Array, law: Law | None, who: int) -> Decision:
-        """Wait for the reward of what was chosen."""
-        arm = self.chosen(arms, index)
-        return Decision(
-            self.admit_choice(arm, index, who), index, arm, scores, self.waiting.run, law, self.name_of(index)
-        )
+    def _decided(
+        self, arms: Array, index: int, scores: Array, law: Law | None, whose: tuple[object, int], release: int
+    ) -> Decision:
+        """Wait for the reward of what was chosen, and log it."""
+        arm, (person, who) = self.chosen(arms, index), whose
+        key = self.admit_choice(arm, index, who)
+        made = Decision(key, index, arm, scores, self.waiting.run, law, self.name_of(index))
+        if self.decision_log is not None:
+            self.decision_log.decided(made, arms, person, release)
+        return made
 
     def admit_choice(self, arm: Array, index: int, who: int) -> int:
         """Wait for the reward of a choice, whoever made it; the id of the decision."""
@@ -340,11 +330,11 @@ class Policy(ABC):
     def learn_log(self, rows: Iterable[Any], *, progress: bool = True) -> int:
         """Learn from choices that were made elsewhere, before the first round or between two.
 
-        Every row counts as a decision of this run, and its reward as told at once: for the schedule, the horizon, the
-        noise and the persons' allowances it is a round like any other, and protected like one. Whose choices they were
-        does not matter, but for what can be learned from them (least for the policies with noisy sums for every arm,
-        which reckon with choices of their own, from a log that hardly tried some arm). How many rows there are is
-        public. Nobody else chooses meanwhile.
+        Every row is a round of this run like any other, its reward told at once: for the schedule, the horizon, the
+        noise and the persons' allowances. Whose choices they were does not matter, but for what can be learned from
+        them (least for policies with noisy sums for every arm, from a log that hardly tried some arm). How many rows
+        there are is public. Nobody else chooses meanwhile. With a checkpoint all are durable when this returns; after a
+        crash in the middle, ``decisions`` tells how many were taken in, and the others can be given again.
 
         Parameters
         ----------
@@ -365,11 +355,6 @@ class Policy(ABC):
         ValueError
             Naming the first bad row: as ``select`` and ``update`` would, or there are more rows than the horizon has
             left. The policy's state is as it was.
-
-        Notes
-        -----
-        With a checkpoint all rows are durable when this returns. After a crash in the middle, ``decisions`` tells how
-        many were taken in; the others can be given again.
         """
         return logs.learn(self, rows, progress)
 
@@ -393,10 +378,7 @@ class Policy(ABC):
         TypeError
             If arms do not come and go here.
         """
-        catalogue = self._catalogue("add", name)
-        self.check_process()
-        with self.lock:
-            self.check_open()
+        with self._changing("add", name) as catalogue:
             catalogue.check_new(name)
 
             def change() -> None:
@@ -415,20 +397,19 @@ class Policy(ABC):
         TypeError
             If arms do not come and go here.
         """
-        catalogue = self._catalogue("retire", name)
-        self.check_process()
-        with self.lock:
-            self.check_open()
-            slot = catalogue.slot(name)
-            if len(catalogue.standing) == 1:
-                raise ValueError(f"name must not be that of the last arm that stands, got name={name!r}")
+        with self._changing("retire", name) as catalogue:
+            slot = catalogue.to_retire(name)
             self.publicly(lambda: catalogue.retire(slot, self.decisions))
 
-    def _catalogue(self, change: str, name: str) -> Catalogue:
+    @contextmanager
+    def _changing(self, change: str, name: str) -> Iterator[Catalogue]:
         if self.catalogue is None:
             why = "is given its arms in every round" if self.takes == "arms" else "has the same arms for the whole run"
             raise TypeError(f"{type(self).__name__} {why} and cannot {change} {name!r}: take DisjointPrivateGLM")
-        return self.catalogue
+        self.check_process()
+        with self.lock:
+            self.check_open()
+            yield self.catalogue
 
     def grow(self) -> None:  # noqa: B027
         """Make room, in what is learned, for the arm that has come."""
@@ -533,13 +514,7 @@ class Policy(ABC):
 
     def checked_reward(self, reward: float) -> float:
         """A reward within its range, or moved there."""
-        value = reward if type(reward) is float else real_number("reward", reward)
-        low, high = self.reward_range
-        if low <= value <= high and math.isfinite(value):
-            return value
-        if self.on_violation == "clip" and not math.isnan(value) and math.isfinite(low) and math.isfinite(high):
-            return min(max(value, low), high)
-        raise ValueError(f"reward must be a finite number in [{low:g}, {high:g}], got reward={reward!r}")
+        return checked_reward(reward, *self.reward_range, clip=self.on_violation == "clip")
 
     # ---------------------------------------------------------------------------------------------- state
 
@@ -587,31 +562,17 @@ class Policy(ABC):
             If the file is damaged, of another format, or of a policy that is not a ``cls``; if ``ledger`` does not
             hold the policy's cost; or if the state must not be continued.
         """
-        policy = state.load(cls, Path(path), ledger=ledger, link=link, unattended=unattended, checkpoint=checkpoint)
-        if decision_log is not None:
-            policy.decision_log = log_of(decision_log)
+        policy = state.load(cls, state.Loader(Path(path), ledger, link, unattended, checkpoint))
+        policy.decision_log = None if decision_log is None else log_of(decision_log)
         return policy
 
     def kept(self) -> dict[str, Any]:
         """What the algorithm has learned, as a tree of plain values and arrays."""
-        return self.with_names(entries.kept(self, self.learned))
+        return state.with_names(self, entries.kept(self, self.learned))
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked; keys of older states may have an underscore before them."""
-        entries.resume(self, self.learned, state.renamed(self.without_names(saved), self.learned))
-
-    def with_names(self, learned: dict[str, Any]) -> dict[str, Any]:
-        """What is kept, with the arms where they come and go."""
-        return learned if self.catalogue is None else {"arms": self.catalogue.kept(), "learned": learned}
-
-    def without_names(self, saved: Any) -> Any:
-        """The inverse of :meth:`with_names`; there is room for the arms from now on."""
-        if self.catalogue is None:
-            return saved
-        before, learned = len(self.catalogue), self.catalogue.resume_with(saved, self.dim)
-        for _ in range(before, len(self.catalogue)):
-            self.grow()
-        return learned
+        entries.resume(self, self.learned, state.renamed(state.without_names(self, saved), self.learned))
 
     def books(self) -> dict[str, Any]:
         """What else a state holds, but for the open decisions."""
@@ -619,11 +580,8 @@ class Policy(ABC):
 
     def resume_books(self, tree: Mapping[str, Any], loader: state.Loader) -> None:
         """Go on with the books of a file, after :meth:`resume`."""
-        self.resume_waiting(tree["open"])
-
-    def resume_waiting(self, saved: Any) -> None:
-        """Wait for the rewards that a file says."""
-        self.waiting.unpack(saved, self.dim, self.notes, decisions=self.decisions, checked=self.checked_pending)
+        at = self.decisions
+        self.waiting.unpack(tree["open"], self.dim, self.notes, decisions=at, checked=self.checked_pending)
 
     @classmethod
     def elements(cls, config: Mapping[str, Any]) -> int:
@@ -632,18 +590,7 @@ class Policy(ABC):
 
     def checked_pending(self, pending: Pending) -> Pending:
         """An open decision that was read from a file, checked like what comes in; the arm of a closed one is empty."""
-        arm = pending.arm
-        # what came in was added up in another order, perhaps: two orders of d terms differ by less than d·2⁻⁵² of them
-        longest = 1.0 + self.dim * 2.0**-52
-        dropped = self.drops_arms and not len(arm)
-        if not dropped and not (len(arm) == self.dim and float(self.offer.length(arm)) <= longest):  # also for NaN
-            raise ValueError(f"an open arm must be finite, of {self.dim} entries and length at most 1, got others")
-        if not 0 <= pending.index < (self.count(arm) if self.takes == "context" else math.inf):
-            raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")
-        if len(pending.note) != self.notes:
-            raise ValueError(f"an open decision's note must have length {self.notes}, got {short(pending.note)}")
-        arm.setflags(write=False)
-        return pending
+        return state.open_decision(self, pending)
 
     # -------------------------------------------------------------------------------------------- privacy
 

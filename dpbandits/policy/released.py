@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import threading
 from collections.abc import Mapping
 from copy import deepcopy
@@ -41,6 +40,7 @@ from dpbandits.durability.state import config_of, kind_name, known_kind, renamed
 from dpbandits.policy.choices import Law
 from dpkit import randomness
 from dpkit.models.links import is_named
+from dpkit.states import files
 from dpkit.states.entries import conform, freeze, plain, short, taken
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Released"]
 
 _FORMAT, _VERSION = "dpbandits released", 1
-_TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "b1": np.dtype("|b1")}
-_LONGEST, _LONGEST_NAME, _DEEPEST = 2**28, 2000, 20
+_LONGEST, _LONGEST_NAME = 2**28, 2000
 _ENTRIES = {"policy": "", "config": None, "public": None, "releases": 0, "number": 0, "run": "", "price": ""}
 # what a policy has besides numbers that are public, and the attributes that it names as secret
 _BOOKS = {"rng", "ledger", "decisions", "label", "waiting", "lock", "_new_checkpoint", "run", "durable", "counting"}
@@ -88,21 +87,8 @@ class Released:
     _config: dict[str, Any]
     _link: Link | None  # the caller's own
 
-    def __init__(
-        self,
-        shell: PrivatePolicy[Any],
-        config: dict[str, Any],
-        link: Link | None,
-        *,
-        policy: str,
-        number: int,
-        run: str,
-        price: str,
-    ) -> None:
-        values = {"_shell": shell, "_config": config, "_link": link} | {
-            "policy": policy, "number": number, "run": run, "price": price, "takes": shell.takes
-        }  # fmt: skip
-        for name, value in values.items():
+    def __init__(self, shell: PrivatePolicy[Any], config: dict[str, Any], link: Link | None, **told: Any) -> None:
+        for name, value in {"_shell": shell, "_config": config, "_link": link, "takes": shell.takes, **told}.items():
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -169,10 +155,9 @@ class Released:
 
     def to_json(self) -> str:
         """JSON; arrays are base64 of little-endian numbers, so that whoever reads it makes the same choices."""
-        tree = {"format": _FORMAT, "version": _VERSION} | {
-            "policy": self.policy, "config": self._config, "public": self.public, "releases": self._shell.releases,
-            "number": self.number, "run": self.run, "price": self.price,
-        }  # fmt: skip
+        tree = {"format": _FORMAT, "version": _VERSION, "policy": self.policy, "config": self._config}
+        tree |= {"public": self.public, "releases": self._shell.releases}
+        tree |= {name: getattr(self, name) for name in ("number", "run", "price")}
         return json.dumps(_written(tree), allow_nan=False)
 
     @classmethod
@@ -194,7 +179,7 @@ class Released:
         if len(text) > _LONGEST:
             raise ValueError(f"a release must have at most {_LONGEST} characters, got {len(text)}")
         try:
-            tree = _read(json.loads(text, parse_constant=_refused), 0)
+            tree = files.restored(json.loads(text, parse_constant=_refused), _bytes)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"text must be a release as JSON: {error}") from None
         if not isinstance(tree, dict) or (tree.pop("format", None), tree.pop("version", None)) != (_FORMAT, _VERSION):
@@ -273,7 +258,7 @@ def _template(kind: str, config: str, link: Link | None) -> PrivatePolicy[Any]:
     made: Any = known_kind(kind)
     if not hasattr(made, "released"):
         raise ValueError(f"policy must be a private policy that is imported, got policy={short(kind)}")
-    arguments = _read(json.loads(config), 0)
+    arguments = files.restored(json.loads(config), _bytes)
     arguments["budget"] = Budget(**arguments["budget"])
     if link is not None:
         arguments["link"] = link
@@ -284,45 +269,16 @@ def _template(kind: str, config: str, link: Link | None) -> PrivatePolicy[Any]:
     return template
 
 
-def _written(node: Any) -> Any:
-    """A tree of plain values and arrays as JSON has them."""
-    if isinstance(node, np.ndarray):
-        kind = f"{node.dtype.kind}{node.dtype.itemsize}"
-        data = np.ascontiguousarray(node, _TYPES[kind]).tobytes()
-        return {"__array__": [kind, list(node.shape), base64.b64encode(data).decode()]}
-    if isinstance(node, Mapping):
-        return {str(key): _written(value) for key, value in node.items()}
-    if isinstance(node, (list, tuple)):
-        return [_written(value) for value in node]
-    value = node.item() if isinstance(node, np.generic) else node
-    return {"__float__": repr(value)} if isinstance(value, float) and math.isinf(value) else value
+def _written(tree: Mapping[str, Any]) -> Any:
+    """A tree as JSON has it, which knows no infinity."""
+    return files.written(tree, lambda data: base64.b64encode(data).decode(), finite=True)
 
 
-def _read(node: Any, depth: int) -> Any:
-    """The inverse of :func:`_written`."""
-    if depth > _DEEPEST:
-        raise ValueError("its tree is too deep")
-    if isinstance(node, list):
-        return [_read(value, depth + 1) for value in node]
-    if not isinstance(node, dict):
-        return node
-    if "__float__" in node:
-        if node not in ({"__float__": "inf"}, {"__float__": "-inf"}):
-            raise ValueError(f"a number must be finite, 'inf' or '-inf', got {short(node)}")
-        return float(node["__float__"])
-    if "__array__" not in node:
-        return {key: _read(value, depth + 1) for key, value in node.items()}
-    match node:
-        case {"__array__": [str(kind), list(shape), str(text)], **more} if kind in _TYPES and not more:
-            data = base64.b64decode(text, validate=True)
-            fits = len(shape) <= 8 and all(type(size) is int and 0 <= size < 2**40 for size in shape)
-            if kind == "b1" and max(data, default=0) > 1:
-                raise ValueError("an array of truth values must hold zeros and ones")
-            if not fits or math.prod(shape) * _TYPES[kind].itemsize != len(data):
-                raise ValueError(f"an array must have the shape that it says, got {short(shape)}")
-            flat = np.frombuffer(data, _TYPES[kind])
-            return flat.reshape(shape).astype(flat.dtype.newbyteorder("="))
-    raise ValueError(f"an array must be [type, shape, base64], got {short(node)}")
+def _bytes(text: Any, size: int) -> bytes:
+    data = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+    if len(data) != size:
+        raise ValueError(f"an array must have the shape that it says, got {len(data)} bytes for {size}")
+    return data
 
 
 def _refused(text: str) -> float:

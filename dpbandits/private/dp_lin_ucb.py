@@ -61,8 +61,7 @@ from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.policy.choices import Law, Perturbed
-from dpbandits.policy.parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy.priors import not_in_theory
+from dpbandits.policy.parameters import Parameters, checked_parameters, noise_level, not_in_theory
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length

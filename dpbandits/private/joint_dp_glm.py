@@ -66,8 +66,7 @@ import numpy as np
 from accounting import Budget, calibrate
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
-from dpbandits.policy.parameters import Parameters, checked_parameters
-from dpbandits.policy.priors import no_prior
+from dpbandits.policy.parameters import Parameters, checked_parameters, no_prior
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length

@@ -32,7 +32,7 @@ import numpy as np
 from accounting.files import sync_directory
 from dpkit.states.entries import short
 
-__all__ = ["Hold", "beside", "digest_of", "draft", "drafts", "hold", "place", "read", "write"]
+__all__ = ["Hold", "beside", "digest_of", "draft", "drafts", "hold", "place", "read", "restored", "write", "written"]
 
 MAGIC = b"dpkit-state 2\n"
 _TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "b1": np.dtype("|b1")}
@@ -47,22 +47,13 @@ def encode(tree: Mapping[str, Any]) -> bytes:
     arrays: list[bytes] = []
     length = 0
 
-    def plain(node: Any) -> Any:
+    def keep(data: bytes) -> int:
         nonlocal length
-        if isinstance(node, np.ndarray):
-            name = f"{node.dtype.kind}{node.dtype.itemsize}"
-            if name not in _TYPES:
-                raise TypeError(f"a state holds arrays of float64, int64 or bool, got one of {node.dtype}")
-            arrays.append(np.ascontiguousarray(node, _TYPES[name]).tobytes())
-            start, length = length, length + len(arrays[-1])
-            return {"__array__": [name, list(node.shape), start]}
-        if isinstance(node, Mapping):
-            return {str(key): plain(value) for key, value in node.items()}
-        if isinstance(node, (list, tuple)):
-            return [plain(value) for value in node]
-        return node.item() if isinstance(node, np.generic) else node
+        arrays.append(data)
+        start, length = length, length + len(data)
+        return start
 
-    text = json.dumps(plain(tree)).encode()
+    text = json.dumps(written(tree, keep)).encode()
     body = b"".join([MAGIC, len(text).to_bytes(8, "big"), text, *arrays])
     return body + hashlib.sha256(body).digest()
 
@@ -90,37 +81,15 @@ def decode(data: bytes) -> dict[str, Any]:
         raise ValueError(f"its text cannot be read: {error}") from None
     payload, used = body[start + length :], 0
 
-    def full(node: Any, depth: int) -> Any:
+    def taken(offset: Any, size: int) -> memoryview:
         nonlocal used
-        if depth > _DEEPEST:
-            raise ValueError("its tree is too deep")
-        if isinstance(node, list):
-            return [full(value, depth + 1) for value in node]
-        if isinstance(node, str) and len(node) > _LONGEST_TEXT:
-            raise ValueError(f"its texts must have at most {_LONGEST_TEXT} characters, got {len(node)}")
-        if not isinstance(node, dict):
-            return node
-        if "__array__" not in node:
-            return {key: full(value, depth + 1) for key, value in node.items()}
-        described = node["__array__"]
-        if not (isinstance(described, list) and len(described) == 3 and described[0] in _TYPES):
-            raise ValueError(f"an array must be [type, shape, offset], got {short(described)}")
-        kind, shape, offset = described
-        sizes = shape if isinstance(shape, list) and len(shape) <= 8 else [-1]
-        if not all(type(size) is int and 0 <= size < 2**40 for size in [*sizes, offset]):
-            raise ValueError(f"an array must have a shape and an offset, got {short(described)}")
-        count = math.prod(sizes)
-        stop = offset + count * _TYPES[kind].itemsize
         # one after the other: no byte is read twice, so that a small file cannot become large
-        if offset != used or stop > len(payload):
-            raise ValueError(f"an array must lie where the last one ends, within the file, got {short(described)}")
-        used = stop
-        if kind == "b1" and count and max(payload[offset:stop]) > 1:
-            raise ValueError("an array of truth values must hold zeros and ones")
-        flat = np.frombuffer(payload[offset:stop], _TYPES[kind], count)
-        return flat.reshape(sizes).astype(flat.dtype.newbyteorder("="), copy=True)
+        if type(offset) is not int or offset != used or offset + size > len(payload):
+            raise ValueError(f"an array must lie where the last one ends, within the file, got {short(offset)}")
+        used = offset + size
+        return payload[offset:used]
 
-    tree = full(document, 0)
+    tree = restored(document, taken)
     if not isinstance(tree, dict) or used != len(payload):
         raise ValueError("its tree does not account for all of its bytes")
     return tree
@@ -130,6 +99,58 @@ def _constant(text: str) -> float:
     if text == "NaN":
         raise ValueError("NaN is no value of a state")
     return float(text)
+
+
+def written(node: Any, keep: Callable[[bytes], Any], *, finite: bool = False) -> Any:
+    """A tree as JSON has it: every array as its type, its shape and what ``keep`` says of its bytes.
+
+    Infinite numbers are ``{"__float__": "inf"}`` where JSON must be ``finite``, as its standard is.
+    """
+    if isinstance(node, np.ndarray):
+        name = f"{node.dtype.kind}{node.dtype.itemsize}"
+        if name not in _TYPES:
+            raise TypeError(f"a state holds arrays of float64, int64 or bool, got one of {node.dtype}")
+        return {"__array__": [name, list(node.shape), keep(np.ascontiguousarray(node, _TYPES[name]).tobytes())]}
+    if isinstance(node, Mapping):
+        return {str(key): written(value, keep, finite=finite) for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [written(value, keep, finite=finite) for value in node]
+    value = node.item() if isinstance(node, np.generic) else node
+    return {"__float__": repr(value)} if finite and isinstance(value, float) and math.isinf(value) else value
+
+
+def restored(node: Any, taken: Callable[[Any, int], Any], depth: int = 0) -> Any:
+    """The inverse of :func:`written`, of what may be anything; ``taken`` gives so many bytes, or refuses.
+
+    Raises
+    ------
+    ValueError
+        If it is no such tree.
+    """
+    if depth > _DEEPEST:
+        raise ValueError("its tree is too deep")
+    if isinstance(node, list):
+        return [restored(value, taken, depth + 1) for value in node]
+    if isinstance(node, str) and len(node) > _LONGEST_TEXT:
+        raise ValueError(f"its texts must have at most {_LONGEST_TEXT} characters, got {len(node)}")
+    if not isinstance(node, dict):
+        return node
+    if "__float__" in node:
+        if node not in ({"__float__": "inf"}, {"__float__": "-inf"}):
+            raise ValueError(f"a number must be finite, 'inf' or '-inf', got {short(node)}")
+        return float(node["__float__"])
+    if "__array__" not in node:
+        return {key: restored(value, taken, depth + 1) for key, value in node.items()}
+    match node:
+        case {"__array__": [str(kind), list(shape), place], **more} if kind in _TYPES and not more:
+            if not (len(shape) <= 8 and all(type(size) is int and 0 <= size < 2**40 for size in shape)):
+                raise ValueError(f"an array must have a shape, got {short(shape)}")
+            data = taken(place, math.prod(shape) * _TYPES[kind].itemsize)
+            if kind == "b1" and max(data, default=0) > 1:
+                raise ValueError("an array of truth values must hold zeros and ones")
+            flat = np.frombuffer(data, _TYPES[kind])
+            return flat.reshape(shape).astype(flat.dtype.newbyteorder("="), copy=True)
+    raise ValueError(f"an array must be [type, shape, base64 or offset], got {short(node)}")
 
 
 def digest_of(data: bytes) -> str:

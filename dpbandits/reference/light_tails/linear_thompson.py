@@ -17,8 +17,7 @@ import numpy as np
 from accounting.arrays import Array
 from accounting.checks import fraction, positive
 from dpbandits.policy.choices import Law, Perturbed
-from dpbandits.policy.parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy.priors import not_in_theory
+from dpbandits.policy.parameters import Parameters, checked_parameters, noise_level, not_in_theory
 from dpbandits.policy.protocol import Options, Pending, Policy
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.prior import Prior, PriorLike, checked_prior

@@ -14,8 +14,7 @@ from typing import Literal, Unpack
 from accounting.arrays import Array
 from accounting.checks import choice, positive
 from dpbandits.policy.choices import Law, inverse_gap
-from dpbandits.policy.parameters import Parameters, noise_level
-from dpbandits.policy.priors import not_in_theory
+from dpbandits.policy.parameters import Parameters, noise_level, not_in_theory
 from dpbandits.policy.protocol import Pending
 from dpbandits.reference.confidence import ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse
