@@ -1,1 +1,10 @@
-"""What every policy is: what it is asked, what it answers, and what a private one releases."""
+"""What every policy is: which file answers which question.
+
+* What is a policy asked, and what does it answer? ``protocol``; a decision, and what a run cost: ``decision``.
+* What is offered in a round, and is it valid? ``offers``, ``checks``; named arms that come and go: ``catalogue``.
+* By what law was an arm chosen? ``choices``.
+* Which decisions wait for their rewards? ``open_decisions``. Choices that were made elsewhere: ``logs``.
+* A private policy: ``private`` (one run of releases), made of ``parts``, after a ``schedule``, under a kind of
+  ``trust``. What it has released, as a value that chooses anywhere: ``released``.
+* Keywords that policies share: ``options``, ``parameters``.
+"""

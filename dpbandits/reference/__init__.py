@@ -1,1 +1,6 @@
-"""The reference policies, which protect nobody: what private ones are compared with."""
+"""The reference policies, which protect nobody: what private ones are compared with.
+
+One file each, by what they assume: ``light_tails`` (generalized linear models, and linear ones with light tails),
+``heavy_tails`` (rewards of which only a low moment is bounded), ``simple`` (chance, greed, and a parameter for each
+arm). Confidence sets, as values that several policies use: ``confidence``.
+"""
