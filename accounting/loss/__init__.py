@@ -5,7 +5,7 @@
 * Responses, and what is pure: ``responses``. One choice by noisy scores: ``gumbel_maxima``, ``laplace_maxima``.
 * What is ρ-zCDP: ``concentrated``, by the curve of ``concentrated_curve`` and the coins of ``worst_coins``.
 * Samples: ``sampled``, and where a unit is swapped ``swapped``. Shuffled messages: ``shuffled``, of the local
-``randomizers``.
+  ``randomizers``.
 * Counts with binomial noise: ``count_vectors``. One row of a perturbed objective: ``one_row``, ``half_normal``.
 * From a curve δ(ε) to a pair: ``curves``. A loss on an even grid, as other software has it: ``grid``.
 * Of batches: ``replaced_noise``; from below: ``counts``.
