@@ -17,7 +17,7 @@ class TwoLosses:
             self.losses, self.p, self.q = -self.losses[::-1], self.q[::-1], self.p[::-1]
 
     def masses(self, edges):
-        from accounting.loss.losses import histogram
+        from accounting.loss.pair import histogram
 
         return histogram(edges, self.losses, self.p, self.q)
 

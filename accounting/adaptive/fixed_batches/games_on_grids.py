@@ -2,7 +2,7 @@
 
 *Convex order.* V is convex in e^x, and a step is worth more the larger P/Q is in convex order under Q. Upwards, what
 lies between two points of the grid is split over both such that P and Q keep their masses
-(:func:`~accounting.loss.pair.split`). Downwards, what lies around a point is moved to it, with as much from below
+(:func:`~accounting.masses.split`). Downwards, what lies around a point is moved to it, with as much from below
 as from above that P/Q keeps its mean (:func:`gathered`). Either way V is known on the grid without interpolation. What
 is left over at an end moves to a node alone, as P or, of a mirror image, Q is made less.
 
