@@ -68,5 +68,6 @@ def choice(name: str, value: T, *among: T) -> T:
     """``value``, which must be one of these."""
     if value not in among:
         *others, last = map(repr, among)
-        raise ValueError(f"{name} must be {', '.join(others)} or {last}, got {name}={value!r}")
+        listed = f"{', '.join(others)} or {last}"
+        raise ValueError(f"{name} must be {'one of ' * (len(among) > 3)}{listed}, got {name}={value!r}")
     return value
