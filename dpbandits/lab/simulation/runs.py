@@ -73,6 +73,6 @@ def from_entry(one: dict[str, Any]) -> Run:
     noted = np.array(one["round"], dtype=np.int64)
     known = one | ({"regret": np.full(len(noted), np.nan)} if one["regret"] is None else {})
     reward, regret, seconds = (np.array(known[name], dtype=np.float64) for name in CURVES[1:])
-    privacy = PrivacyReport(**{name: math.inf if value is None else value for name, value in one["privacy"].items()})
+    spent: dict[str, Any] = {name: math.inf if value is None else value for name, value in one["privacy"].items()}
     head = str(one["policy"]), str(one["algorithm"]), int(one["seed"])
-    return Run(*head, noted, reward, regret, seconds, privacy, int(one["untold"]))
+    return Run(*head, noted, reward, regret, seconds, PrivacyReport(**spent), int(one["untold"]))
