@@ -68,5 +68,7 @@ def choice(name: str, value: T, *among: T) -> T:
     """``value``, which must be one of these."""
     if value not in among:
         *others, last = map(repr, among)
-        raise ValueError(f"{name} must be {', '.join(others)} or {last}, got {name}={value!r}")
+        first = ", ".join(others)
+        listed = f"one of {first}, {last}" if len(others) > 2 else f"{first} or {last}"
+        raise ValueError(f"{name} must be {listed}, got {name}={value!r}")
     return value

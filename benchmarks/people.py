@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,11 @@ class Bursts(Wrapper):
     """People who come for a while, and never again: ``persons`` take turns for ``length`` rounds, then others."""
 
     def __init__(self, environment: Any, rounds: int, *, persons: int, length: int) -> None:
-        super().__init__(environment, "bursts")
-        self.rounds, self.persons, self.length = rounds, persons, length
+        super().__init__(environment, "bursts", rounds)
+        self.persons, self.length = persons, length
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
-        for t, now in zip(range(self.rounds), self.environment.episode(rng), strict=False):
+        for t, now in enumerate(islice(self.environment.episode(rng), self.rounds)):
             yield replace(now, person=self.persons * (t // self.length) + t % self.persons)
 
 

@@ -22,6 +22,7 @@ from typing import Literal
 import numpy as np
 
 from accounting.arrays import Array
+from accounting.checks import choice
 
 __all__ = [
     "INSIDE",
@@ -56,8 +57,7 @@ INSIDE = 1 - 1e-12
 
 def checked_arm_law(law: ArmLaw, arms: int, dim: int) -> ArmLaw:
     """The name of a law, by which ``arms`` arms of dimension ``dim`` can be drawn."""
-    if law not in _LAWS:
-        raise ValueError(f"arm_law must be one of {', '.join(map(repr, _LAWS))}, got arm_law={law!r}")
+    choice("arm_law", law, *_LAWS)
     if law == "one_hot" and arms > dim:
         raise ValueError(f"arms must be at most dim={dim} for arm_law='one_hot', got arms={arms}")
     return law

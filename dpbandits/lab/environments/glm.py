@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.checks import integer, positive
+from accounting.checks import choice, integer, positive
 from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, coins, random_parameter
 from dpbandits.lab.environments.base import Named, Round
 from dpkit.models.links import Link, get_link
@@ -48,9 +48,7 @@ _REWARDS = {
 
 def rewards_of(link: str | Link) -> Rewards:
     """How rewards are drawn for the link of this name."""
-    if not isinstance(link, str) or link not in _REWARDS:
-        raise ValueError(f"link must be one of {', '.join(map(repr, _REWARDS))}, got link={link!r}")
-    return _REWARDS[link]
+    return _REWARDS[choice("link", str(link), *_REWARDS)]
 
 
 class GLM(Named):

@@ -22,19 +22,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.checks import fraction, integer, positive
+from accounting.checks import choice, fraction, integer, positive
 from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
 from dpbandits.lab.environments.base import Named, Round
 
 __all__ = ["Linear"]
 
 Noise = Literal["gaussian", "student_t", "pareto", "symmetric_pareto"]
-_NOISES = ("gaussian", "student_t", "pareto", "symmetric_pareto")
 
 
 class Linear(Named):
@@ -100,9 +99,7 @@ class Linear(Named):
     ) -> None:
         dim = integer("dim", dim, at_least=1)
         self.arms = integer("arms", arms, at_least=1)
-        if noise not in _NOISES:
-            raise ValueError(f"noise must be one of {', '.join(map(repr, _NOISES))}, got noise={noise!r}")
-        self.noise = noise
+        self.noise = choice("noise", noise, *get_args(Noise))
         self.df, self.tail_index = positive("df", df), positive("tail_index", tail_index)
         self.scale = positive("scale", scale)
         # moments are finite below this order; the mean must be

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpbandits._extras import need
 from dpbandits.lab.simulation import runlog
-from dpbandits.lab.simulation.runs import CURVES, PRIVACY, Run, entry, from_entry, run_of
+from dpbandits.lab.simulation.runs import CURVES, PRIVACY, Run, entry, from_entry
 
 if TYPE_CHECKING:
     from dpbandits.lab.simulation.results import Results
@@ -91,7 +91,8 @@ def _from_columns(table: dict[str, list[Any]]) -> Found:
         privacy = {name: float(one[name]) for name in ("epsilon", "delta", "left")}
         privacy |= {name: one[name] for name in ("trust", "adjacency", "unit")}
         privacy["simulation"] = str(one["simulation"]) == "True"
-        runs.append(run_of(one, {name: table[name][start:stop] for name in CURVES}, privacy))
+        one |= {name: table[name][start:stop] for name in CURVES}
+        runs.append(from_entry(one | {"privacy": privacy}))
     return table["environment"][0], tuple(runs), int(table["planned_runs"][0])
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
+from accounting.checks import choice
 from accounting.printed import as_html, as_text
 from dpbandits._extras import need
 from dpbandits.lab.simulation import files as resultfile
@@ -77,8 +78,7 @@ class Results:
 
     def curves(self, policy: str, metric: Metric) -> tuple[NDArray[np.int64], Array]:
         """Rounds (P,) and one curve per seed (n, P): cumulative regret, or the mean reward per round so far."""
-        if metric not in ("reward", "regret"):
-            raise ValueError(f"metric must be 'reward' or 'regret', got metric={metric!r}")
+        choice("metric", metric, "reward", "regret")
         runs = self.runs_of(policy)
         values = np.stack([getattr(run, metric) for run in runs])
         return runs[0].round, values / runs[0].round if metric == "reward" else values

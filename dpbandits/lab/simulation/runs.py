@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 from dpbandits.policy.protocol import PrivacyReport
 
-__all__ = ["CURVES", "PRIVACY", "Run", "entry", "from_entry", "run_of"]
+__all__ = ["CURVES", "PRIVACY", "Run", "entry", "from_entry"]
 
 CURVES = ("round", "reward", "regret", "seconds")
 PRIVACY = tuple(field.name for field in fields(PrivacyReport))
@@ -69,17 +69,10 @@ def entry(run: Run) -> dict[str, Any]:
 
 
 def from_entry(one: dict[str, Any]) -> Run:
-    """The inverse of :func:`entry`."""
-    privacy = {name: math.inf if value is None else value for name, value in one["privacy"].items()}
-    curves = {name: one[name] for name in CURVES}
-    if curves["regret"] is None:
-        curves["regret"] = [math.nan] * len(curves["round"])
-    return run_of(one, curves, privacy)
-
-
-def run_of(one: dict[str, Any], curves: dict[str, list[Any]], privacy: dict[str, Any]) -> Run:
-    """A run of plain values, as a file has them: the entries of a table's row, the curves, and what it cost."""
-    noted = np.array(curves["round"], dtype=np.int64)
-    reward, regret, seconds = (np.array(curves[name], dtype=np.float64) for name in ("reward", "regret", "seconds"))
-    head = (str(one["policy"]), str(one["algorithm"]), int(one["seed"]))
-    return Run(*head, noted, reward, regret, seconds, PrivacyReport(**privacy), int(one["untold"]))
+    """The inverse of :func:`entry`; numbers may be texts."""
+    noted = np.array(one["round"], dtype=np.int64)
+    known = one | ({"regret": np.full(len(noted), np.nan)} if one["regret"] is None else {})
+    reward, regret, seconds = (np.array(known[name], dtype=np.float64) for name in CURVES[1:])
+    spent: dict[str, Any] = {name: math.inf if value is None else value for name, value in one["privacy"].items()}
+    head = str(one["policy"]), str(one["algorithm"]), int(one["seed"])
+    return Run(*head, noted, reward, regret, seconds, PrivacyReport(**spent), int(one["untold"]))
