@@ -71,6 +71,7 @@ from dpbandits.private.parts.refreshed import (
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
 from dpkit.moments.people import PersonSums
+from dpkit.moments.shuffled_people import ShuffledPersonSums
 
 __all__ = ["PersonPrivateGLM"]
 
@@ -122,7 +123,9 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     True
     """
 
-    trust: ClassVar[Literal["joint"]] = "joint"
+    trust: ClassVar[Literal["joint", "shuffle"]] = "joint"
+    # where the sums come from, which is all that the shuffled twin has otherwise
+    sums_of: ClassVar[type[PersonSums | ShuffledPersonSums]] = PersonSums
     choices_read = ("theta", "inverse")
     prices_totals = True
 
@@ -156,7 +159,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
 
         m = len(self.schedule.ends)
         self.contribution = PersonRecord.of(self.link, S, finite_rewards(self.reward_range))
-        self.sums = PersonSums(self.dim, budget=budget, releases=m, horizon=T, rng=self.rng)
+        self.sums = self.sums_of(self.dim, budget=budget, releases=m, horizon=T, rng=self.rng)
         self.rule = Rule(self.exploration, self.prior is not None)
         self.refit = Refit(self.contribution, Prior.of(self.prior, self.dim, self.dim / S**2, S))
         self.public = self.refit.nothing(m)
