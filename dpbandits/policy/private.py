@@ -79,6 +79,11 @@ class PrivatePolicy(Policy, Generic[Public]):
     A constructor sets ``schedule``, the parts, the first ``public`` half and the attributes of ``secret`` (by default
     the sums), and ends with ``self.open_run(cost)``, which charges the ledger.
 
+    Joint privacy is what all rounds but the protected one see. It takes for granted that their arms and rewards do not
+    react to the protected round's own action: arms may be chosen with everything that was published and every other
+    action in view, but an item that this round took out of stock, or the same user's next visit, is not covered
+    (``docs/privacy-proofs.md``, F1).
+
     Parameters
     ----------
     dim : int

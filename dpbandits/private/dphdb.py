@@ -30,7 +30,7 @@ Guarantee
   each. A corner named with Gumbel noise of scale 2Δ/ε_i has a privacy loss of range ε_i in the first case; in the
   second the two arms' losses have range ε_i/2 each, and their sum again ε_i. So the i-th steps of *all* arms together
   cost ε_i²/8 in zCDP (bounded range: Cesar & Rogers 2021, arXiv:2106.09805), not K or two times that, and the whole
-  run Σε_i²/8 = ρ, the largest that meets the budget. (Theorem 4.1 of the paper counts one arm's stream only.)
+  run Σε_i²/8 = ρ, the largest that meets the budget.
 * Rewards may be late, out of order or missing: steps come after a fixed number of *decisions*, and a change of when a
   reward comes is covered by the same two cases.
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).

@@ -17,10 +17,9 @@ rest. No ridge is added to the losses: the noise and the number of steps are cho
 
 Where this differs from the paper, and why
 ------------------------------------------
-* The paper estimates θ_o anew in every round of criterion I, which depends on that round's own arms, without noise.
-  Whether θ_o changed then tells everybody later whether the round explored: with one arm set it surely changed, with
-  another it surely did not, and no ε covers that (Lemma 6.1 is about the *other* rounds' choices). Likewise criterion
-  II was looked at only in rounds that did not explore. Here both depend on released matrices alone, at public times.
+* The paper estimates θ_o anew in every round of criterion I, so that when θ_o changes tells who explored; no ε covers
+  that (``docs/errata.md``). Likewise criterion II was looked at only in rounds that did not explore. Here both depend
+  on released matrices alone, at public times.
 * A replaced round may leave one set for the other. What it can move is then counted in both (see below).
 * All sensitivities hold always, by clipping: none is conditional on a likely event. V's records have norm up to 1, not
   1/κ*; noise is isotropic on half-vectors, so the Frobenius norm is what it has to cover.

@@ -31,7 +31,7 @@ The paper's ridge ½λ_max‖θ‖² in the fit is left out. The ball takes its 
 ½λ_max·S² of the regularised minimum, which ν in the theory's γ counts.
 
 Cost per round: a G-optimal design, O(Kd²) and O(Kd) per step of it; per batch O(T_k·n_k·d) numbers and random bits.
-Regret: Õ(d^{3/2}√(T/κ*) + d^{5/4}√(T/ε)/κ* + d²e^{3S}(κT)^{1/3}ε^{−2/3}) for theory's parameters (Theorem 5.1). They
+Regret: Õ(d^{3/2}√(T/κ*) + d^{5/4}√(T/ε)/κ* + d²e^{3S}(κT)^{1/3}ε^{−2/3}) for theory's parameters (Theorem E.3). They
 are for long runs: with d = 3, S = 2, the probit link, ε = 4 and constants of 1, the first batch alone has more than 10⁹
 rounds.
 """
