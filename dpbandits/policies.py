@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpbandits.private.ldp_glm import LDPGLM
     from dpbandits.private.one_pass_private_glm import OnePassPrivateGLM
     from dpbandits.private.person_private_glm import PersonPrivateGLM
+    from dpbandits.private.private_arms import PrivateArms
     from dpbandits.private.private_hvt_ucb import PrivateHvtUCB
     from dpbandits.private.restarting import Restarting
     from dpbandits.private.shuffle_glm import ShuffleGLM
@@ -85,6 +86,7 @@ __all__ = [
     "OFULogR",
     "OnePassPrivateGLM",
     "PersonPrivateGLM",
+    "PrivateArms",
     "PrivateHvtUCB",
     "RSGLinCB",
     "Restarting",
@@ -128,6 +130,7 @@ _HOMES = {
     "OFULMLogB": "dpbandits.reference.light_tails.oful_mlogb",
     "OnePassPrivateGLM": "dpbandits.private.one_pass_private_glm",
     "PersonPrivateGLM": "dpbandits.private.person_private_glm",
+    "PrivateArms": "dpbandits.private.private_arms",
     "PrivateHvtUCB": "dpbandits.private.private_hvt_ucb",
     "Restarting": "dpbandits.private.restarting",
     "RSGLinCB": "dpbandits.reference.light_tails.rs_glincb",

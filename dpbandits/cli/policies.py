@@ -93,6 +93,7 @@ POLICIES = {
     "shuffle-person": Known("shuffle by person", "ShufflePersonGLM", _PRIVATE, units=("person",)),
     "shuffle-glm": Known("shuffle GLM", "ShuffleGLM", _PRIVATE),
     "shuffle-lin-ucb": Known("shuffle LinUCB", "ShuffleLinUCB", _PRIVATE_LINEAR),
+    "private-arms": Known("private arms", "PrivateArms", (*_STANDING, "budget", "horizon")),
     "standing-private": Known("standing private", "StandingPrivateGLM", _PRIVATE),
     "disjoint-private": Known("disjoint private", "DisjointPrivateGLM", _STANDING_PRIVATE),
     "disjoint-shuffle": Known("disjoint shuffle", "DisjointShuffleGLM", _STANDING_PRIVATE),
@@ -118,7 +119,9 @@ class _Factory:
         from dpbandits import policies
 
         told = {} if arms is None else {"arms": arms}
-        policy: Policy = getattr(policies, self.algorithm)(self.dim, **self.arguments, **told, rng=rng)
+        kind = getattr(policies, self.algorithm)
+        sizes = () if "dim" in kind.passed_on else (self.dim,)
+        policy: Policy = kind(*sizes, **self.arguments, **told, rng=rng)
         return policy
 
 

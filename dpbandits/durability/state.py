@@ -88,7 +88,7 @@ def constructor_arguments(policy: type) -> tuple[str, ...]:
 
 def config_of(policy: Policy) -> dict[str, Any]:
     """The constructor's arguments as plain values, read from the attributes of the same names (or ``kept_as``)."""
-    skipped = ("self", "rewards", *_OF_THE_LOADER)
+    skipped = ("self", "rewards", *policy.passed_on, *_OF_THE_LOADER)
     names = {
         name: policy.kept_as.get(name, name) for name in constructor_arguments(type(policy)) if name not in skipped
     }

@@ -276,7 +276,8 @@ def _private(kind: type[Policy], environment: Any, parameters: Mapping[str, Any]
                 f"stand (a world such as disjoint does), got {kind.__name__}"
             )
         # the bound on θ is that of all arms together, not of one
-        shape, dropped = (environment.context_dim, environment.n_arms), dropped | {"theta_bound"}
+        sizes = () if "dim" in kind.passed_on else (environment.context_dim,)
+        shape, dropped = (*sizes, environment.n_arms), dropped | {"theta_bound"}
     told = {name: value for name, value in parameters.items() if name not in dropped}
     return _Made(kind, shape, told | {"budget": budget})
 

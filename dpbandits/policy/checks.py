@@ -118,19 +118,22 @@ def checked_base_rate(base_rate: float | None, link: Link, low: float, high: flo
     return middle if usable and link.reaches(middle) else neutral
 
 
-def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round", "person")) -> Budget:
-    """A budget that Gaussian or binomial noise can meet, for one round or person replaced or zeroed out.
+def checked_budget(
+    budget: Budget, *, units: tuple[str, ...] = ("row", "round", "person"), pure: bool = False
+) -> Budget:
+    """A budget that Gaussian or binomial noise can meet, or Laplace noise (``pure``), for one round or person replaced
+    or zeroed out.
 
     Raises
     ------
     TypeError, ValueError
-        If it is no :class:`~accounting.Budget`, its δ is 0, or its ε is larger than 10⁴.
+        If it is no :class:`~accounting.Budget`, its δ is 0 and it must not be, or its ε is larger than 10⁴.
     AdjacencyMismatch
         If it counts rows added or removed, or a unit that is not among ``units``.
     """
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got budget={budget!r}")
-    if budget.delta == 0:
+    if budget.delta == 0 and not pure:
         raise ValueError("delta must be positive for Gaussian noise, got delta=0.0")
     if budget.epsilon > _LARGEST_EPSILON:
         raise ValueError(f"epsilon must be at most {_LARGEST_EPSILON:g} for a policy, got epsilon={budget.epsilon!r}")

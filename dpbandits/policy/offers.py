@@ -5,7 +5,8 @@ A policy says by its class attribute ``offer`` what it takes:
 * :data:`ROWS`: an array of arms, rows of Euclidean norm at most 1; the index of a decision is a row;
 * :data:`CUBE`: one context X with entries in [−1, 1]; the index k of a decision is an arm, of mean reward μ(Xᵀθ_k);
 * :data:`BALL`: one context of Euclidean norm at most 1, for arms of a ``catalogue``;
-* :class:`PublicArms`: rows of an array that is public and stands.
+* :class:`PublicArms`: rows of an array that is public and stands;
+* :data:`NOTHING`: nothing, for arms of a ``catalogue`` of which no more is known than their names.
 
 >>> import numpy as np
 >>> from dpbandits import Policy
@@ -34,7 +35,7 @@ from accounting.arrays import Array
 from dpbandits.policy.checks import real_array, unit_row, unit_rows
 from dpkit.states.entries import conform
 
-__all__ = ["BALL", "CUBE", "ROWS", "Offer", "PublicArms"]
+__all__ = ["BALL", "CUBE", "NOTHING", "ROWS", "Offer", "PublicArms"]
 
 # public arms are the same if no entry differs by more
 _SAME = 1e-9
@@ -123,6 +124,32 @@ class _Ball(_Rows):
         return _dim(config) * len(config.get("arms", [""]))
 
 
+class _Nothing:
+    takes: Literal["arms", "context"] = "context"
+
+    def checked(self, offered: ArrayLike, dim: int) -> Array:
+        # so that it can be played where others are given contexts: what would be wrong for them is wrong here
+        z = real_array("context", offered)
+        if z.ndim != 1 or not np.isfinite(z).all():
+            raise ValueError(f"context must be one finite row, or not given, got an array of shape {z.shape}")
+        return _NONE
+
+    def chosen(self, offered: Array, index: int) -> Array:
+        return _NONE
+
+    def length(self, arms: Array) -> Array:
+        return np.asarray(np.abs(arms).max(axis=-1))
+
+    def numbers(self, config: Mapping[str, Any]) -> int:
+        arms = config["arms"]
+        return arms if isinstance(arms, int) else len(arms)
+
+
+# what is kept of a choice among arms that are no vectors
+_NONE: Array = np.zeros(1)
+_NONE.setflags(write=False)
+
+
 class PublicArms(_Rows):
     """The rows of an array, found again in O(d), or in O(Kd) where a row differs in its last digits.
 
@@ -184,3 +211,4 @@ def _one(context: ArrayLike, dim: int) -> Array:
 ROWS: Offer = _Rows()
 CUBE: Offer = _Cube()
 BALL: Offer = _Ball()
+NOTHING: Offer = _Nothing()

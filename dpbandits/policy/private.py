@@ -92,7 +92,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         What ``reward_range`` is if it is not given.
     budget : Budget
         What the whole run may cost, for one round replaced (or zeroed out), or all that one person does in it
-        (``unit="person"``); δ > 0.
+        (``unit="person"``); δ > 0, but for :class:`~dpbandits.policies.PrivateArms`.
     horizon : int, optional
         T, the number of rounds that the policy will take part in.
     rounds_per_person : int, optional
@@ -139,6 +139,8 @@ class PrivatePolicy(Policy, Generic[Public]):
     prices_persons: ClassVar[bool] = False
     # whether it prices all rounds of a person by a total of its own, with no cap on what it learns of each
     prices_totals: ClassVar[bool] = False
+    # whether its noise can meet a budget with δ = 0
+    takes_pure: ClassVar[bool] = False
 
     schedule: Schedule
     public: Public
@@ -166,7 +168,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         **options: Unpack[CommonOptions],
     ) -> None:
         super().__init__(dim, rewards, horizon=horizon, **options)
-        self.budget = checked_budget(budget)
+        self.budget = checked_budget(budget, pure=self.takes_pure)
         self.rounds_per_person = self._checked_rounds(rounds_per_person)
         self.persons: Registry | None = None
         if self.rounds_per_person is not None:
@@ -269,6 +271,10 @@ class PrivatePolicy(Policy, Generic[Public]):
         return self.refit(self.public, self.sums.release(), self.schedule.ends[: self.releases + 1])
 
     # ------------------------------------------------------------------------------------------- releases
+
+    def last_release(self) -> int:
+        """After how many decisions the last release was due; 0 before the first."""
+        return self.schedule.start(self.releases)
 
     def due(self) -> bool:
         """Whether a release is to be made before the next decision."""

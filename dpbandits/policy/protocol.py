@@ -108,8 +108,9 @@ class Policy(ABC):
     catalogue: Catalogue | None = None
     notes: int = 0
     learned: ClassVar[tuple[str, ...]] = ()
-    # arguments of the constructor that are kept as attributes of another name
+    # arguments that are kept as attributes of another name, and those of this constructor that a subclass does not take
     kept_as: ClassVar[Mapping[str, str]] = {}
+    passed_on: ClassVar[tuple[str, ...]] = ()
 
     ledger: Ledger | None = None
     # μ. A policy that is told another one sets it before it calls this class's constructor, which moves it to the base

@@ -196,11 +196,9 @@ class Released:
         try:
             with np.errstate(all="ignore"):  # what overflows in a constructor or a check is refused
                 shell = shell_of(tree["policy"], tree["config"], link)
-                most = len(shell.schedule.ends)
-                if tree["releases"] > most:
-                    raise ValueError(f"releases must be at most {most}, got releases={tree['releases']}")
                 shell.releases = tree["releases"]
-                choose_by(shell, tree["public"])
+                choose_by(shell, tree["public"])  # which says how many arms there are
+                shell.check_releases()
         except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError, BudgetExceeded) as error:
             raise ValueError(f"a release must fit together, got one that does not: {error!r}") from error
         texts = {name: tree[name] for name in ("policy", "number", "run", "price")}

@@ -83,7 +83,7 @@ class Learner:
                 self.policy.run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already
             schedule = getattr(self.policy, "schedule", None)
-            made = self.policy.decisions if schedule is None else schedule.start(self.policy.releases)
+            made = self.policy.decisions if schedule is None else self.policy.last_release()
             publish = self._publication(self.policy.released(), made)
             with self.leading():
                 publish()

@@ -9,6 +9,7 @@ sums                    of records                                    who is pro
 ``PairSums``            (w·x xᵀ, g·x): linear models                  a record; a person with n    a trusted server
 ``BlockSums``           the same in blocks, a model for each          a record                     a trusted server
 ``ArmSums``             g of one of K public vectors                  a record; a person with one  a trusted server
+``ArmBatches``          r of one of K arms, sums of each batch        a record; a person with one  a trusted server
 ``RecordSums``          vectors of any kind, of a known sensitivity   a record; a person with one  a trusted server
 ``PersonSums``          means over everything a person has told       a person with any number     a trusted server
 ``PairMessages``        (w·x xᵀ, g·x), all so far             a user with one record       users, for themselves
@@ -38,6 +39,7 @@ from typing import TYPE_CHECKING
 from dpkit.lazy import attributes_of
 
 if TYPE_CHECKING:
+    from dpkit.moments.arm_batches import ArmBatches
     from dpkit.moments.arms import ArmSums, reward_scales, reward_sensitivity
     from dpkit.moments.blocks import BlockSums, Released, block_record, features, record_sensitivity
     from dpkit.moments.local import PairMessages
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from dpkit.moments.shuffled_people import ShuffledPersonSums
 
 __all__ = [
+    "ArmBatches",
     "ArmSums",
     "BlockSums",
     "NoisyBatch",
@@ -79,6 +82,7 @@ __all__ = [
 
 # loaded when they are first asked for
 _HOMES = {
+    "dpkit.moments.arm_batches": "ArmBatches",
     "dpkit.moments.arms": "ArmSums reward_scales reward_sensitivity",
     "dpkit.moments.blocks": "BlockSums Released block_record features record_sensitivity",
     "dpkit.moments.local": "PairMessages",

@@ -19,6 +19,7 @@ from private_policies import SMALL, offered, small
 from dpbandits.private.parts import corners
 from dpkit.continual._noise import Ahead
 from dpkit.mechanisms import additive
+from dpkit.moments import arm_batches
 from dpkit.moments.local import PairMessages
 from dpkit.moments.pairs import PairSums
 from dpkit.moments.people import PersonSums
@@ -35,6 +36,7 @@ OUTLETS = [
     (Shuffler, "shuffle_tallies"),
     (corners, "report_noisy_max"),
     (PairMessages, "randomized"),
+    (arm_batches, "from_lattice"),
 ]
 
 

@@ -59,6 +59,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "DisjointShuffleGLM": ("DisjointShuffleGLM", {"arms": NAMES, "first_batch": 16}),
     "LDPGLM": ("LDPGLM", {"first_batch": 16}),
     "StandingPrivateGLM": ("StandingPrivateGLM", {"first_batch": 16}),
+    "PrivateArms": ("PrivateArms", {"arms": NAMES, "first_batch": 8, "budget": Budget(8.0, 0.0)}),
+    "PrivateArms, person": ("PrivateArms", {"arms": NAMES, "first_batch": 8, "budget": PERSON}),
     "ShuffleOnePassGLM": ("ShuffleOnePassGLM", {"first_batch": 16}),
     "ShuffleLinUCB": ("ShuffleLinUCB", {"first_batch": 16}),
     "ShufflePersonGLM": ("ShufflePersonGLM", {"first_batch": 16, "budget": PERSON}),
@@ -87,7 +89,8 @@ def policy_of(case: str) -> Any:
         options["arms"] = World().fixed
     if "linear" not in str(getattr(policies, kind).link) or "link" in given:
         options.setdefault("reward_range", (0.0, 1.0))
-    return getattr(policies, kind)(DIM, **options)
+    sizes = () if "dim" in getattr(policies, kind).passed_on else (DIM,)
+    return getattr(policies, kind)(*sizes, **options)
 
 
 class World:

@@ -43,6 +43,7 @@ SMALL = {
     "DisjointPrivateGLM": {"arms": 2, "first_batch": 4},
     "DisjointShuffleGLM": {"arms": ["a", "b"], "first_batch": 4},
     "LDPGLM": {"first_batch": 4},
+    "PrivateArms": {"arms": 1, "first_batch": 4},
     "StandingPrivateGLM": {"arms": np.eye(2), "first_batch": 4},
     "ShuffleOnePassGLM": {"first_batch": 4},
     "ShuffleLinUCB": {"first_batch": 4},
@@ -60,7 +61,8 @@ EPOCHS = {"Doubling": "first_epoch", "Restarting": "every"}
 def small(name: str, dim: int = 2, **more) -> PrivatePolicy:
     """A policy for forty rounds."""
     kind = OF_PERSONS.get(name) or getattr(policies, name)
-    return kind(dim, **{"budget": BUDGET, "horizon": 40, **SMALL[name], **more})
+    sizes = () if "dim" in kind.passed_on else (dim,)
+    return kind(*sizes, **{"budget": BUDGET, "horizon": 40, **SMALL[name], **more})
 
 
 def budget_of(name: str) -> Budget:
@@ -69,7 +71,9 @@ def budget_of(name: str) -> Budget:
 
 
 def offered(policy: PrivatePolicy) -> np.ndarray:
-    """Two arms, or a context."""
+    """Two arms, or a context, or nothing, as it is logged."""
+    if "dim" in policy.passed_on:
+        return np.zeros(1)
     return np.array([0.6, -0.8]) if policy.takes == "context" else np.eye(2)
 
 

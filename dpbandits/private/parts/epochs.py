@@ -111,8 +111,9 @@ class Epochs(PrivatePolicy[None]):
         self, epoch: int, reward_range: tuple[float, float] | None, base_rate: float | None
     ) -> PrivatePolicy[Any]:
         """The policy of an epoch. It has a ledger of its own, and nothing is drawn yet."""
+        sizes = () if "dim" in self.algorithm_class.passed_on else (self.dim,)
         return self.algorithm_class(
-            self.dim,
+            *sizes,
             budget=self.budget,
             horizon=self.rounds_of(epoch),
             reward_range=reward_range,

@@ -1,0 +1,152 @@
+"""From noisy sums of the batches of arms to a posterior of each arm's mean reward: what PrivateArms computes.
+
+All of it is post-processing of what was released. Rewards are in units of their range, x = (r − low)/(high − low).
+Batch j of arm k had n_j decisions, and its sum y_kj of x − ½ has the noise variance σ². By its own batches, weighed by
+what they know, arm k has the mean
+
+    m_k = ½ + Σ_j w_kj·y_kj / p_k,    p_k = Σ_j w_kj·n_j,    w_kj = n_j/(σ² + n_j·v_k),
+
+of variance 1/p_k, v_k = μ(1 − μ) the largest variance of rewards in [0, 1] with the arm's mean μ. All arms' means come
+from one normal law, N(λ, τ²) (empirical Bayes): λ has a normal prior around the base rate, with a standard deviation of
+half the range, and τ lies on a grid, so that the posterior of each mean is a mixture of normals, of which mean and
+variance are taken. Nothing else has to be told of the level, or of how far arms are apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.arrays import Array
+
+__all__ = ["Estimate", "Posteriors"]
+
+# τ, up to that of means which are 0 or 1, alike
+_SPREADS = np.concatenate([[0.0], np.geomspace(0.003, 0.5, 23)])
+# logarithms of their prior weights: a flat density, on a grid of equal ratios
+_WEIGHTS = np.log(_SPREADS + _SPREADS[1])
+# of the level
+_LEVEL_VARIANCE = 0.25
+# as many decisions of the level are added to an arm's own, where its variance is computed
+_SHRUNK = 4.0
+# variances depend on means, and means on variances
+_PASSES = 2
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The public half.
+
+    Attributes
+    ----------
+    closed : (K,) ndarray of int
+        How many batches of each arm have been released.
+    sums : (K, J) ndarray
+        Their noisy sums of r − c, zero where there was none yet.
+    mean, width : (K,) ndarray
+        Of the normal draws by which arms are chosen, in the units of rewards.
+    own, error : (K,) ndarray
+        Of each arm by its own batches alone: the mean, and its standard error; the middle of the range, and its length,
+        where there was none.
+    since : int
+        After how many decisions the last release was made.
+    """
+
+    closed: NDArray[np.int64]
+    sums: Array
+    mean: Array
+    width: Array
+    own: Array
+    error: Array
+    since: int
+
+    def check(self) -> None:
+        """Refuse one that was read from a file, and is none."""
+        if (self.closed < 0).any() or (self.closed > self.sums.shape[1]).any() or (self.width < 0).any():
+            raise ValueError("public must have a sum for each closed batch, and widths of at least 0, got others")
+
+
+@dataclass(frozen=True)
+class Posteriors:
+    """How what is public follows from noisy sums.
+
+    Attributes
+    ----------
+    low, high : float
+        The range of rewards.
+    base_rate : float
+        Around which the level is expected.
+    lengths : (J,) ndarray
+        n_j.
+    noise : float
+        Of a sum of r − c: its standard deviation.
+    exploration : float
+        The width of draws, over the posterior's standard deviation.
+    horizon : int
+        T: after t rounds the width is multiplied by √(1 − t/T), as an arm that is found late is worth little.
+    """
+
+    low: float
+    high: float
+    base_rate: float
+    lengths: Array
+    noise: float
+    exploration: float
+    horizon: int
+
+    def nothing(self, arms: int) -> Estimate:
+        """What is known at the start."""
+        return self._of(np.zeros(arms, np.int64), np.zeros((arms, len(self.lengths))), 0)
+
+    def with_room(self, known: Estimate, arms: int) -> Estimate:
+        """And of arms that have come since, up to so many: they are expected to be like the others."""
+        more = arms - len(known.closed)
+        if more <= 0:
+            return known
+        closed, sums = np.append(known.closed, np.zeros(more, np.int64)), np.pad(known.sums, ((0, more), (0, 0)))
+        return self._of(closed, sums, known.since)
+
+    def __call__(self, known: Estimate, arm: int, total: float, decisions: int) -> Estimate:
+        """After the next batch of an arm, of this noisy sum."""
+        closed, sums = known.closed.copy(), known.sums.copy()
+        sums[arm, closed[arm]] = total
+        closed[arm] += 1
+        return self._of(closed, sums, decisions)
+
+    def _of(self, closed: NDArray[np.int64], sums: Array, decisions: int) -> Estimate:
+        length = self.high - self.low
+        released = np.arange(len(self.lengths)) < closed[:, None]
+        counts, level = np.where(released, self.lengths, 0.0), (self.base_rate - self.low) / length
+        total, mean = counts.sum(axis=1), np.full(len(closed), 0.5)
+        for _ in range(_PASSES):
+            shrunk = np.clip((total * np.clip(mean, 0.0, 1.0) + _SHRUNK * level) / (total + _SHRUNK), 0.0, 1.0)
+            variance = np.maximum(shrunk * (1.0 - shrunk), 0.25 / (total + _SHRUNK))
+            weights = counts / ((self.noise / length) ** 2 + counts * variance[:, None])
+            precision = (weights * counts).sum(axis=1)
+            own = 0.5 + (weights * sums).sum(axis=1) / np.where(precision > 0.0, precision * length, 1.0)
+            mean, square, level = _pooled(own, precision, (self.base_rate - self.low) / length)
+        late = math.sqrt(max(0.0, 1.0 - decisions / self.horizon))
+        width = self.exploration * late * length * np.sqrt(np.maximum(square - mean**2, 0.0))
+        error = length * np.minimum(1.0, 1.0 / np.sqrt(np.maximum(precision, 1.0)))
+        return Estimate(closed, sums, self.low + length * mean, width, self.low + length * own, error, decisions)
+
+
+def _pooled(own: Array, precision: Array, base_rate: float) -> tuple[Array, Array, float]:
+    """Mean and mean square of each arm's mean reward, given all arms, and the mean of the level λ."""
+    tau = _SPREADS[:, None] ** 2
+    # of own around λ, 1/(τ² + 1/p), and which share of what an arm tells of itself is believed
+    weight = precision / (tau * precision + 1.0)
+    believed = tau * weight
+    known = 1.0 / _LEVEL_VARIANCE + weight.sum(axis=1)
+    level = (base_rate / _LEVEL_VARIANCE + (weight * own).sum(axis=1)) / known
+    apart = (weight * (own - level[:, None]) ** 2).sum(axis=1) + (level - base_rate) ** 2 / _LEVEL_VARIANCE
+    seen = precision > 0.0
+    likely = _WEIGHTS + 0.5 * (np.log(weight[:, seen]).sum(axis=1) - np.log(known) - apart)
+    share = np.exp(likely - likely.max())
+    share /= share.sum()
+    means = believed * own + (1.0 - believed) * level[:, None]
+    squares = means**2 + tau * (1.0 - believed) + (1.0 - believed) ** 2 / known[:, None]
+    return share @ means, share @ squares, float(share @ level)

@@ -1,0 +1,250 @@
+"""PrivateArms: a jointly differentially private bandit of K named arms, without features: an A/B/n test that learns.
+
+For whoever shows everybody one of a few things (headlines, prices, layouts) of which nothing is known but their names,
+and takes a reward from a public range. Arms come and go.
+
+Which arm a round plays follows from what was released before and from the policy's own draws. So it is public how often
+each arm was played, and a reward touches the sum of one arm alone. A batch of arm k ends after a public number of
+decisions *for k*, of which each further batch has ``growth`` times as many. Then Σ(r − c) over the rewards of k that
+came meanwhile is released, c the middle of the range, with exact Laplace (or Gaussian) noise. Batches are disjoint: one
+release pays for all of them, with δ = 0 if that is asked for. From what was released follow a common level of all arms,
+how far they are apart, and with these a posterior of each arm's mean (``private.parts.arm_posteriors``). Until the next
+release every round plays
+
+    argmax_k m_k + α·√(1 − t/T)·s_k·ξ_k,    ξ_k ~ N(0, 1) afresh,
+
+m_k and s_k the posterior's mean and standard deviation after a release at round t: Thompson's draws, narrower the
+later it is, since an arm that is found late is worth little. No hint of the level or the size of rewards is needed.
+
+Guarantee
+---------
+* Unit: one round, that is its reward, whether that comes, and when; or one person, of whom the first reward that comes
+  is learned. Neighbours: two runs in which one round differs ("replace"), or its reward never comes ("zero_out").
+* Plays are no secret. Let y_j be the j-th release, and ω the draws by which arms are chosen, not the noise. What is
+  played between two releases is a function of (y_1, …, y_j, ω), *the same one* in both runs, and so is when the next
+  batch ends, and of which arm. ``learn_log`` is refused: arms that others chose may tell of those who came. And
+  ``register`` must be told choices by ``released()`` and fresh draws alone.
+* For every ω, y is one vector of disjoint sums under adaptive inputs. A reward that is replaced moves the sum of its
+  batch by the length R of the range at most; one that comes in another batch moves two sums, by R/2 each; one that
+  never comes, one sum by R/2. So the L1 distance is at most R, R/2 under "zero_out" (``moments.ArmBatches``), and the
+  whole run costs one ``Laplace(z)``, or one ``Gaussian(z)`` where that has less noise, recorded when the policy is
+  made. With z = 1/ε it is ε-DP.
+* Which arms stand, and when, is public: ``add_arm`` and ``retire_arm`` must not be called because of a single round.
+* Joint privacy: what round s sees of any other round t is post-processing of these releases (the billboard lemma of
+  Hsu, Huang, Roth, Roughgarden & Wu 2014).
+* After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
+* It holds for the program as it runs: records are summed as whole numbers, and noise is exact.
+
+How many rewards *came* is not released. Decisions are counted, and a reward that is missing, or of a person who has
+taught before, counts as the middle of the range: estimates are nearer to it than they should be, of all arms alike if
+rewards are missing by chance. A late reward enters the batch of its arm that is open when it comes.
+
+Cost per round: O(K) to select, O(1) to update; O(K·J) at each of about K·J releases, J = ln(T)/ln(growth). Memory
+O(K·J).
+
+This policy belongs to this package. Its ingredients: Thompson (1933) for the draws; Sajed & Sheffet (2019) and Azize &
+Basu (2022) for batches of an arm, each with Laplace noise of its own; Robbins (1956) for empirical Bayes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accounting import Budget, Laplace
+from accounting.arrays import Array
+from accounting.checks import fraction, integer, nonnegative
+from dpbandits.durability.pending import Pending
+from dpbandits.policy.catalogue import Catalogue
+from dpbandits.policy.choices import Independent, Law
+from dpbandits.policy.decision import Decision
+from dpbandits.policy.offers import NOTHING
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors
+from dpkit.moments.arm_batches import ArmBatches
+
+__all__ = ["PrivateArms"]
+
+# of the first batch, in standard deviations of the noise of a sum of rewards in [0, 1]; and at least so many decisions,
+# but no more than a share of an arm's part of all rounds
+_CLEAR, _FEWEST, _SHARE = 11.3, 8, 8
+
+
+class PrivateArms(PrivatePolicy[Estimate]):
+    """Posterior draws from noisy sums of each arm's own batches.
+
+    Parameters
+    ----------
+    arms : int or list of str
+        The names of the arms at the start; a number K stands for "0", …, str(K − 1).
+    budget : Budget
+        What the whole run may cost, for one round, or one person, replaced (or zeroed out). δ may be 0.
+    horizon : int
+        T, the number of rounds that the policy will take part in.
+    reward_range : (float, float)
+        Finite, and public.
+    first_batch : int, optional
+        Decisions for an arm before its first release. By default 11.3 times the noise of a sum, in lengths of the range
+        (16/ε), at least 8, and no more than T/(8K).
+    growth : float
+        Decisions of a batch over those of the one before, at least 1.
+    exploration : float
+        α ≥ 0.
+    **options
+        ``base_rate`` (here: around which the arms' common level is expected, with a standard deviation of half the
+        range; by default its middle), ``on_violation``, ``expire_after``, ``decision_log``, ``rng``, ``ledger``,
+        ``label``, ``checkpoint``, ``rounds_per_person`` (1): see :class:`dpbandits.PrivatePolicy`, also for errors.
+
+    Examples
+    --------
+    Three headlines, of which nothing is known beforehand, at ε = 1 and δ = 0:
+
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
+    >>> policy = PrivateArms(["plain", "witty", "loud"], budget=Budget(1.0, 0.0), horizon=3000, rng=rng)
+    >>> liked = {"plain": 0.1, "witty": 0.3, "loud": 0.15}
+    >>> for _ in range(3000):
+    ...     decision = policy.select()
+    ...     policy.update(decision, float(rng.random() < liked[decision.name]))
+    >>> max(policy.means(), key=policy.means().get)
+    'witty'
+    >>> low, high = policy.interval("witty")
+    >>> low < 0.3 < high
+    True
+    >>> print(policy.privacy())
+    (1, 0)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
+    """
+
+    trust: ClassVar[Literal["joint"]] = "joint"
+    offer = NOTHING
+    catalogue: Catalogue
+    choices_read = ("mean", "width")
+    public_parts = ("catalogue",)
+    passed_on = ("dim",)
+    takes_pure = True
+    sums: ArmBatches
+
+    def __init__(
+        self,
+        arms: int | Sequence[str],
+        *,
+        budget: Budget,
+        horizon: int,
+        first_batch: int | None = None,
+        growth: float = 1.3,
+        exploration: float = 0.8,
+        **options: Unpack[PrivateOptions],
+    ) -> None:
+        super().__init__(1, (0.0, 1.0), budget=budget, horizon=horizon, **options)
+        self.catalogue = Catalogue(arms)
+        self.arms = list(self.catalogue.names)
+        K, T = len(self.arms), integer("horizon", horizon, at_least=1)
+        low, high = finite_rewards(self.reward_range)
+        self.sums = ArmBatches(K, low, high, budget=budget, rng=self.rng)
+        enough = min(max(_FEWEST, round(_CLEAR * self.sums.noise / (high - low))), max(1, T // (_SHARE * K)))
+        self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
+        self.growth, self.exploration = growth, nonnegative("exploration", exploration)
+        # of an arm, by the number of decisions for it
+        self.schedule = Schedule.batches(T, self.first_batch, growth)
+        lengths = np.diff(np.array([0, *self.schedule.ends], dtype=np.float64))
+        model = low, high, self.base_rate, lengths, self.sums.noise, self.exploration, T
+        self.posteriors = Posteriors(*model)
+        self.public = self.posteriors.nothing(K)
+        self.open_run(self.sums.cost)
+
+    def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
+        """Choose an arm. Nothing is offered: a context that is given is not looked at."""
+        return super().select(np.zeros(1) if arms is None else arms, person)
+
+    def means(self) -> dict[str, float]:
+        """Of the arms that stand, the mean reward by the arm's own released sums; the middle of the range without."""
+        with self.lock:
+            low, high = self.reward_range
+            found = zip(self.catalogue.names, self.catalogue.active, self.public.own, strict=True)
+            return {name: min(max(float(own), low), high) for name, stands, own in found if stands}
+
+    def interval(self, arm: str, confidence: float = 0.95) -> tuple[float, float]:
+        """Where the mean reward of an arm lies, by what was released of it; costs nothing.
+
+        It holds for one arm at one time that was fixed beforehand, such as the end of the run: not for whoever looks
+        again and again until it excludes something, nor for the arm that happens to be the best of many. It takes
+        rewards as independent and all as come.
+
+        Parameters
+        ----------
+        arm : str
+            Its name; of several arms of this name that of the last one.
+        confidence : float
+            In (0, 1).
+
+        Raises
+        ------
+        ValueError
+            If there never was such an arm, or for another confidence.
+        """
+        from scipy.special import ndtri
+
+        level, names = fraction("confidence", confidence), self.catalogue.names
+        if arm not in names:
+            raise ValueError(f"arm must be one of {names}, got arm={arm!r}")
+        reach = float(ndtri(0.5 + 0.5 * level))
+        if isinstance(self.sums.cost, Laplace):  # the sum of normal and Laplace errors has no longer tails than these
+            reach = max(reach, -math.log1p(-level) / math.sqrt(2.0))
+        with self.lock:
+            slot = len(names) - 1 - names[::-1].index(arm)
+            own, error = float(self.public.own[slot]), float(self.public.error[slot])
+        low, high = self.reward_range
+        return max(low, min(own - reach * error, high)), min(high, max(own + reach * error, low))
+
+    def check_log(self) -> None:
+        """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""
+        raise ValueError(
+            "rows must be learned by a policy that protects which arm was chosen, as OnePassPrivateGLM does: "
+            "PrivateArms counts plays without noise, and takes only choices of its own"
+        )
+
+    def with_room(self, public: Estimate) -> Estimate:
+        return self.posteriors.with_room(public, len(self.catalogue))
+
+    def score(self, nothing: Array) -> Law:
+        return Independent(self.catalogue.offered(self.public.mean), self.public.width)
+
+    def decided(self, pending: Pending) -> None:
+        # as it is decided, live or from the journal: whether its reward comes is a secret
+        self.sums.decided(pending.round, pending.index)
+
+    def learn(self, pending: Pending, reward: float) -> None:
+        self.sums.add(pending.index, reward)
+
+    def last_release(self) -> int:
+        return self.public.since
+
+    def due(self) -> bool:
+        return self.full() is not None
+
+    def full(self) -> int | None:
+        """The first arm whose open batch has all its decisions."""
+        lengths, closed = self.posteriors.lengths, self.public.closed
+        wanted = np.append(lengths, np.inf)[closed]
+        found = np.flatnonzero(self.sums.counts(self.decisions) >= wanted)
+        return int(found[0]) if len(found) else None
+
+    def close_batch(self) -> Estimate:
+        arm = self.full()
+        if arm is None:
+            raise RuntimeError("no batch is due")
+        return self.posteriors(self.public, arm, self.sums.release(arm, self.decisions), self.decisions)
+
+    def check_releases(self) -> None:
+        most = len(self.catalogue) * len(self.schedule.ends)
+        if self.releases > most:
+            raise ValueError(f"releases must be at most {most}, got releases={self.releases}")
+
+    def resume(self, saved: Any) -> None:
+        super().resume(saved)
+        self.public.check()
