@@ -468,10 +468,13 @@ class PrivatePolicy(Policy, Generic[Public]):
             self.run.keep_in(path)
             self.durable.open(path, lambda: state.tree_of(self), self.waiting)
 
+    def most_releases(self) -> int:
+        """How many releases are scheduled."""
+        return len(self.schedule.ends)
+
     def check_releases(self) -> None:
         """Refuse a state with more releases than are scheduled."""
-        most = len(self.schedule.ends)
-        if self.releases > most:
+        if self.releases > (most := self.most_releases()):
             raise ValueError(f"releases must be at most {most}, got releases={self.releases}")
 
     def _attach(self, ledger: Ledger) -> None:

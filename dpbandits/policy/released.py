@@ -198,7 +198,8 @@ class Released:
                 shell = shell_of(tree["policy"], tree["config"], link)
                 shell.releases = tree["releases"]
                 choose_by(shell, tree["public"])  # which says how many arms there are
-                shell.check_releases()
+                if shell.releases > (most := shell.most_releases()):
+                    raise ValueError(f"releases must be at most {most}, got releases={tree['releases']}")
         except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError, BudgetExceeded) as error:
             raise ValueError(f"a release must fit together, got one that does not: {error!r}") from error
         texts = {name: tree[name] for name in ("policy", "number", "run", "price")}

@@ -240,10 +240,8 @@ class PrivateArms(PrivatePolicy[Estimate]):
             raise RuntimeError("no batch is due")
         return self.posteriors(self.public, arm, self.sums.release(arm, self.decisions), self.decisions)
 
-    def check_releases(self) -> None:
-        most = len(self.catalogue) * len(self.schedule.ends)
-        if self.releases > most:
-            raise ValueError(f"releases must be at most {most}, got releases={self.releases}")
+    def most_releases(self) -> int:
+        return len(self.catalogue) * len(self.schedule.ends)
 
     def resume(self, saved: Any) -> None:
         super().resume(saved)

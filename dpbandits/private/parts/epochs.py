@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
@@ -112,7 +112,7 @@ class Epochs(PrivatePolicy[None]):
     ) -> PrivatePolicy[Any]:
         """The policy of an epoch. It has a ledger of its own, and nothing is drawn yet."""
         sizes = () if "dim" in self.algorithm_class.passed_on else (self.dim,)
-        return self.algorithm_class(
+        made: PrivatePolicy[Any] = self.algorithm_class(
             *sizes,
             budget=self.budget,
             horizon=self.rounds_of(epoch),
@@ -122,6 +122,7 @@ class Epochs(PrivatePolicy[None]):
             rng=self.rng,
             **self.arguments(),
         )
+        return made
 
     def _scope(self, epoch: int) -> str:
         """Rounds of different epochs are disjoint parts of the data."""
@@ -249,7 +250,7 @@ def resume_half(policy: PrivatePolicy[Any], saved: Any) -> None:
     policy.resume(saved["learned"])
 
 
-def _private_policy(name: str) -> Callable[..., PrivatePolicy[Any]]:
+def _private_policy(name: str) -> Any:
     from dpbandits import policies
 
     kind = getattr(policies, name, None) if name in policies.__all__ else None
