@@ -104,9 +104,10 @@ def _join(parts: list[tuple[Pairs, int]]) -> Pairs:
         for pair, count in pairs.items():
             if isinstance(pair, LatticePair) or (isinstance(pair, LatticeGaussianPair) and pair.shift is None):
                 lattices[pair] += times * count
-            elif isinstance(pair, GaussianPair):
+            # by exact type: a pair from outside may be derived from one of these and say something else
+            elif type(pair) is GaussianPair or type(pair) is LatticeGaussianPair:
                 square += times * count * pair.mu**2
-            elif isinstance(pair, ConcentratedPair):
+            elif type(pair) is ConcentratedPair:
                 concentrated[pair.rho] += times * count
             else:
                 total[pair] += times * count

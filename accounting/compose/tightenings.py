@@ -59,8 +59,9 @@ class Tightening:
     again: bool = False
 
     def applies(self, pairs: Iterable[LossPair]) -> bool:
-        """Whether one of ``pairs`` is of these types."""
-        return any(type(one).__name__ in self.pairs for pair in pairs for one in (pair, _sampled_from(pair)))
+        """Whether one of ``pairs`` is of these types, which are this package's: others may bear the same names."""
+        kinds = (type(one) for pair in pairs for one in (pair, _sampled_from(pair)))
+        return any(kind.__name__ in self.pairs and kind.__module__.startswith("accounting.") for kind in kinds)
 
     def offers(self, name: str) -> Callable[..., Any] | None:
         """What the file has under this name; it is loaded."""

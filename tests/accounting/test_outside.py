@@ -37,6 +37,7 @@ from accounting import (
 )
 from accounting.amplification.participation import group
 from accounting.loss import AllFinite, Atoms, Symmetric, check_pair
+from accounting.loss.gaussian import GaussianPair
 from accounting.notions.pure import pure
 
 
@@ -382,3 +383,33 @@ def test_an_accountant_refuses_masses_that_are_no_law():
     unlawful = type("Unlawful", (Told,), {"pair": lambda self: WRONG["mass 1"]})
     with pytest.raises(UnsupportedRelease, match="has mass"):
         epsilon(20 * unlawful(), 1e-6, accountant="pld")
+
+
+@dataclass(frozen=True)
+class Twice(GaussianPair):
+    """Derived from a pair of the package, and twice as bad as its ``mu`` says."""
+
+    def delta(self, epsilon):
+        return GaussianPair(2 * self.mu).delta(epsilon)
+
+    def masses(self, edges):
+        return GaussianPair(2 * self.mu).masses(edges)
+
+    def highest(self, log_tail):
+        return GaussianPair(2 * self.mu).highest(log_tail)
+
+
+# no theorem about the package's pair of this name is about it
+SpanPair = type("SpanPair", (Twice,), {})
+
+
+@pytest.mark.parametrize("kind", [Twice, SpanPair])
+def test_a_pair_that_is_derived_or_named_like_one_of_ours_is_asked_itself(kind):
+    @dataclass(frozen=True, repr=False)
+    class Noise(Release):
+        def pair(self):
+            return kind(0.1)
+
+    assert epsilon(9 * Noise() + Gaussian(5.0), 1e-6) == pytest.approx(
+        epsilon(9 * Gaussian(5.0) + Gaussian(5.0), 1e-6), rel=1e-4
+    )
