@@ -67,17 +67,23 @@ def tree_sensitivity(steps: int, participations: int = 1, min_separation: int = 
     min_separation : int
         Two of them are at least this many steps apart.
 
-    Returns ------- float √ max Σ (inputs of the unit under the node)², over nodes: exact if ``min_separation`` is a
-    power of 2, otherwise an upper bound, as the separation is kept inside every node but not between neighbouring
-    ones.
+    Returns
+    -------
+    float
+        √ max Σ (inputs of the unit under the node)², over nodes: exact if ``min_separation`` is a power of 2, otherwise
+        an upper bound, as the separation is kept inside every node but not between neighbouring ones.
 
-    Notes ----- Under a node of width w lie at most min(m, ⌈w/b⌉) contributions. Let g_h(c) be the largest sum in a
+    Notes
+    -----
+    Under a node of width w lie at most min(m, ⌈w/b⌉) contributions. Let g_h(c) be the largest sum in a
     complete subtree of height h with c of them: g_h(c) = c² + max over a + a′ = c of g_{h−1}(a) + g_{h−1}(a′), each
     within its cap. The stream is a row of complete subtrees, one for every binary digit of ``steps``, over which the
     c are spread likewise. If b is a power of 2, steps that are multiples of b realise every such division. The work
     is O(m² log steps).
 
-    Examples -------- One contribution reaches one node per level; a second one at least 16 steps away shares the
+    Examples
+    --------
+    One contribution reaches one node per level; a second one at least 16 steps away shares the
     nodes of the upper levels:
 
     >>> tree_sensitivity(1024) ** 2
@@ -127,7 +133,9 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participations: int = 1, min_s
     ValueError
         If the coefficients are not finite, nonnegative and nonincreasing.
 
-    Notes ----- ⟨C_i, C_j⟩ = Σ over t ≥ 0, t + max(i, j) < steps, of c_t·c_{t+|i−j|}. It is nonnegative, falls as the
+    Notes
+    -----
+    ⟨C_i, C_j⟩ = Σ over t ≥ 0, t + max(i, j) < steps, of c_t·c_{t+|i−j|}. It is nonnegative, falls as the
     later of the two moves right (fewer terms) and as the gap widens (smaller terms). The steps 0, b, 2b, … are at
     once the earliest and the closest, so every one of the inner products is at its largest (Kalinin & Lampert 2024,
     Theorem 2).
@@ -186,13 +194,18 @@ def group(release: Release, size: int, *, min_separation: int = 1) -> Release:
     min_separation : int
         For :class:`~accounting.TreeAggregation`: the least distance of two of the unit's steps.
 
-    Returns ------- Release The description for the whole unit: noise that is relative to a shift is relative to
-    ``size`` such shifts (the norms' triangle inequality), ε grows ``size``-fold, ρ with the square (Bun & Steinke
-    2016, Proposition 1.9), δ by (e^(size·ε) − 1)/(e^ε − 1), and local responses of several rows are several
-    responses.
+    Returns
+    -------
+    Release
+        The description for the whole unit: noise that is relative to a shift is relative to ``size`` such shifts (the
+        norms' triangle inequality), ε grows ``size``-fold, ρ with the square (Bun & Steinke 2016, Proposition 1.9), δ
+        by (e^(size·ε) − 1)/(e^ε − 1), and local responses of several rows are several responses.
 
-    Raises ------ UnsupportedRelease For parallel, subsampled and locally shuffled releases, where the rows' joint
-    effect is not determined by one row's.
+    Raises
+    ------
+    UnsupportedRelease
+        For parallel, subsampled and locally shuffled releases, where the rows' joint effect is not determined by one
+        row's.
 
     Examples
     --------

@@ -7,7 +7,7 @@ takes:
 
 p the probability of the loss t. With Gumbel noise two scores are such a coin for every t, so that this is exact. One
 pair that dominates a single choice for all ε (``SpanPair``) is worse than any coin, and its compositions are up to 15 %
-dearer; the best single t for all of them is a little cheaper than the truth.
+more expensive; the best single t for all of them is a little cheaper than the truth.
 
 *From above.* On a grid of step h let V̂ be an upper bound, interpolated linearly in y = e^x. Let the coin have the
 probability p of its high loss, and p′ for the neighbour. Where V̂ is a₁ + b₁y′ around the first of the two points y′ at
