@@ -18,6 +18,7 @@ from accounting.compose.convolution import NEGLIGIBLE, Convolution, Parts
 from accounting.compose.failures import rest_delta, split_failures
 from accounting.compose.pairs import sides
 from accounting.compose.pld import answers, delta_of, epsilon_of
+from accounting.errors import UnsupportedRelease
 from accounting.loss.grid import GridPair
 from accounting.printed import as_html
 from accounting.releases.base import Own, Release, parallel
@@ -160,14 +161,21 @@ class PLD:
     def to_dp_accounting(self) -> PrivacyLossDistribution:
         """The loss, on a grid, as dp-accounting's privacy loss distribution (needs dp-accounting).
 
-        Of parallel branches the dearest one at δ = 10⁻⁶.
+        Raises
+        ------
+        UnsupportedRelease
+            For parallel branches none of which is known to be the worst at every δ: convert each by itself.
         """
+        if any(len(side) > 1 for side in self._grids):
+            raise UnsupportedRelease(
+                f"a loss must be a bound at every δ, and branches have several, got {self.release!r}"
+            )
         try:
             from dp_accounting.pld import pld_pmf, privacy_loss_distribution
         except ImportError:
             raise ImportError("to_dp_accounting needs dp-accounting: pip install dpkit[pld]") from None
         fails = -math.expm1(self._split[0])
-        pairs = [max(side, key=lambda pair: epsilon_of([((pair, 1),)], 1e-6)) for side in self._grids]
+        pairs = [side[0] for side in self._grids]
         if pairs[0].step != pairs[1].step:  # one grid for both directions
             pairs = [_coarser(pair, max(one.step for one in pairs)) for pair in pairs]
         pmfs = [

@@ -209,3 +209,8 @@ def test_without_other_software_it_says_what_is_missing(monkeypatch):
 def test_a_description_that_says_its_own_pair_is_held_as_any_other():
     own = type("Own", (Release,), {"pair": lambda self: Laplace(2.0).pair(), "__module__": "elsewhere"})
     assert PLD.of(3 * own()).epsilon(1e-6) == pytest.approx(PLD.of(3 * Laplace(2.0)).epsilon(1e-6))
+
+
+def test_branches_of_which_none_is_the_worst_at_every_delta_are_not_handed_over_as_one_loss():
+    with pytest.raises(UnsupportedRelease, match="must be a bound at every δ"):
+        PLD.of(parallel(Laplace(2.0), Gaussian(2.0))).to_dp_accounting()
