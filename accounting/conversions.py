@@ -277,13 +277,21 @@ _Curve = Callable[[Array], Array]
 
 # Orders are searched over 1 + e^x with x in this range.
 _LOWEST, _HIGHEST = -30.0, 60.0
-# Spacing in x at which the search ends; the parabola's vertex is then within its square of the best order.
-_CLOSE = 2e-3
+# Spacing in x at which the search begins, and at which it ends: what is lost is of the order of its square.
+_APART, _STEP = 0.7, 2e-5
+# Below this spacing the vertex is known to the spacing's square, nearly.
+_BENT = 0.02
+# (α − 1)·ε from which δ moves by more than a billionth where ε is rounded: ε is rounded up until it is the inverse of δ
+_ROUNDED = 1e3
 
 
 def best_epsilon(curve: _Curve, delta: float) -> float:
     """min over α of ε_α + ln(1 − 1/α) − (ln δ + ln α)/(α − 1), rounded up; infinite if no order is finite."""
-    return max(0.0, _search_epsilon(curve, delta)[0])
+    found, order = _search_epsilon(curve, delta)
+    step = _UNIT_ROUNDOFF
+    while order * found > _ROUNDED and best_delta(curve, found) > delta:
+        found, step = found * (1.0 + step), 2.0 * step
+    return max(0.0, found)
 
 
 def best_order_for_epsilon(curve: _Curve, delta: float) -> float:
@@ -338,26 +346,28 @@ def _valley(objective: Callable[[Array], Array], guess: float) -> tuple[float, f
     """The minimum over η = α − 1 > 0 of a function with a single valley, and where; any point of it is a valid bound.
 
     Five orders at a time, evenly spaced in x = ln η: the spacing grows until the lowest is an inner one, then the
-    next five are laid closely around the vertex of the parabola through the lowest three.
+    next five are laid closely around the vertex of the parabola through the lowest three. All are multiples of a small
+    step, so that ε at a δ and δ at that ε are found at the same order, and one is the inverse of the other.
     """
-    x, step = min(max(math.log(guess), _LOWEST), _HIGHEST), 0.7
+    x, apart = round(min(max(math.log(guess), _LOWEST), _HIGHEST) / _STEP), round(_APART / _STEP)
+    lowest, highest = round(_LOWEST / _STEP), round(_HIGHEST / _STEP)
     best, at = math.inf, x
     for _ in range(100):
-        grid = x + step * np.arange(-2.0, 3.0)
-        y = objective(np.exp(np.clip(grid, _LOWEST, _HIGHEST)))
+        grid = x + apart * np.arange(-2, 3)
+        y = objective(np.exp(_STEP * np.clip(grid, lowest, highest)))
         y = np.where(np.isnan(y), np.inf, y)
         i = int(np.argmin(y))  # where all are infinite, the lowest order
         if y[i] < best:
-            best, at = float(y[i]), float(grid[i])
+            best, at = float(y[i]), int(grid[i])
         if i in (0, 4):
-            if not _LOWEST < grid[i] < _HIGHEST:
+            if not lowest < grid[i] < highest:
                 break
-            x, step = float(grid[i]), step * 1.5
+            x, apart = int(grid[i]), apart * 3 // 2
             continue
+        if apart == 1:
+            break
         left, middle, right = (float(value) for value in y[i - 1 : i + 2])
         bend = left - 2 * middle + right
-        vertex = 0.5 * step * (left - right) / bend if 0 < bend < math.inf else 0.0
-        if step < _CLOSE:
-            break
-        x, step = float(grid[i]) + vertex, step / 8
-    return best, math.exp(min(max(at, _LOWEST), _HIGHEST))
+        vertex = 0.5 * apart * (left - right) / bend if 0 < bend < math.inf else 0.0
+        x, apart = round(int(grid[i]) + vertex), max(1, apart // (8 if apart * _STEP > _BENT else 128))
+    return best, math.exp(_STEP * min(max(at, lowest), highest))

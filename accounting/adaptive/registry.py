@@ -33,7 +33,6 @@ TIGHTENINGS = (
         "10_000 * PoissonSubsampled(NoisyMax(8.0), 0.001)",
         0.09,
         "test_games.py",
-        again=True,
     ),
     Tightening(
         "moments of the best of runs",

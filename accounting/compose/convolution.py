@@ -60,6 +60,7 @@ __all__ = [
     "Window",
     "fast_length",
     "log_sum",
+    "log_finite",
     "smallest",
 ]
 
@@ -115,7 +116,7 @@ class Convolution:
         self.reach = math.fsum(count * high for (_, count), high in zip(parts, self.highest, strict=True))
         #: The probability that one is.
         self.cut_off = math.exp(log_tail) if log_tail - math.log(max(self.counts)) - spread > -740 else math.inf
-        self.cut_off -= math.expm1(math.fsum(count * _log_within(pair.infinite) for pair, count in parts))
+        self.cut_off -= math.expm1(math.fsum(count * log_finite(pair.infinite) for pair, count in parts))
         # Where one loss is this low no others make up for it: the sum is not positive, however far it is rounded up.
         # Otherwise losses below have mass 1e-18; they are rounded up to it.
         self.lowest = [
@@ -234,7 +235,7 @@ class Convolution:
             p, q = pair.masses(edges)
             mass = split(p, q, edges, lower=lower)
             if not lower:
-                log_within += times * _log_within(float(p[-1]))
+                log_within += times * log_finite(float(p[-1]))
                 if abs(float(mass.sum() + p[-1]) - 1.0) > 1e-6:
                     raise ArithmeticError(f"the privacy loss of {pair!r} has mass {mass.sum() + p[-1]!r} on its grid")
             with np.errstate(divide="ignore", under="ignore"):
@@ -291,7 +292,7 @@ class Window:
     direct: bool = False
 
 
-def _log_within(beyond: float) -> float:
+def log_finite(beyond: float) -> float:
     """ln of the probability that one loss is not among those beyond, rounded down."""
     return math.log1p(-beyond) * (1 + 1e-9) if beyond < 1 else -math.inf
 

@@ -9,6 +9,11 @@ large (a strong release on a small sample) that curve is orders above the truth 
 is made anew from the ε and δ that were found, until it no longer matters. Every intermediate answer is a proved bound,
 and the least one counts; so are those of theorems on releases that follow each other
 (:mod:`accounting.compose.tightenings`).
+
+**δ is the inverse of ε.** A total has one privacy profile: for every level of δ, a power of two, the sums that were
+composed to find ε there (:class:`_Profile`). ε at δ is read off the sums of δ's level, and δ at ε off the sums of the
+level where δ turns out to be (:func:`_descend`). So ``delta(release, epsilon(release, δ))`` is at most δ, but for
+rounding.
 """
 
 from __future__ import annotations
@@ -16,9 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
-
-import numpy as np
+from functools import lru_cache, partial
 
 from accounting.compose.convolution import (
     BEYOND_USE,
@@ -29,11 +32,12 @@ from accounting.compose.convolution import (
     Parts,
     Sum,
     Window,
+    log_finite,
     smallest,
 )
 from accounting.compose.pairs import alternatives
-from accounting.compose.tightenings import answer, in_place
-from accounting.conversions import best_order_for_delta, best_order_for_epsilon, log_target
+from accounting.compose.tightenings import InPlace, answer, in_place
+from accounting.conversions import best_delta, best_order_for_delta, best_order_for_epsilon, log_target
 from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated import ConcentratedPair
 from accounting.loss.concentrated_curve import zcdp_epsilon
@@ -54,6 +58,8 @@ _NARROW = 1e-3
 _NOT_NEAR = 0.95
 # Closed forms are right to this share of δ.
 _CLOSED_FORM = 1e-7
+# The smallest δ that has a level of its own; and how near to the lower end of a level, as a share, the next one counts.
+_LEAST, _NEAR = 1e-300, 1.1
 
 
 def check(release: Release) -> None:
@@ -103,7 +109,7 @@ def epsilon_of(found: Iterable[Parts], delta: float) -> float:
     for parts in found:
         one = _epsilon(parts, delta, most)
         for found_by in in_place(parts) if _follow(parts) else ():
-            if one > most and (others := found_by(parts, delta)):
+            if one > most and (others := found_by(parts, _level(delta))):
                 one = min(one, _epsilon(others, delta, most))
         most = max(most, one)
     return most
@@ -119,11 +125,17 @@ def delta_of(found: Iterable[Parts], epsilon: float) -> float:
     most = 0.0
     for parts in found:
         one = _delta(parts, epsilon, most)
-        for found_by in in_place(parts, twice=True) if _follow(parts) else ():
-            if one > most and (others := found_by(parts, one)):
-                one = min(one, _delta(others, epsilon, most))
+        for found_by in in_place(parts) if _follow(parts) else ():
+            if one > most:
+                one = _descend(partial(_in_place, found_by, parts, epsilon, most), 0.0, one)
         most = max(most, one)
     return most
+
+
+def _in_place(found_by: InPlace, parts: Parts, epsilon: float, enough: float, level: float) -> float:
+    """δ by what may stand in place of some parts for a δ of that level; 1 if nothing may."""
+    others = found_by(parts, level)
+    return _delta(others, epsilon, enough) if others else 1.0
 
 
 def lower_epsilon(release: Release, delta: float) -> float:
@@ -164,12 +176,59 @@ def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> f
 
 @dataclass(frozen=True)
 class _Answer:
-    """ε or δ from above, and the sum that it was read off."""
+    """ε from above, and the sum that it was read off."""
 
     value: float
     losses: Convolution
     window: Window
     total: Sum
+
+
+@dataclass(frozen=True)
+class _Profile:
+    """δ as a function of ε, from above, near one level of δ: what some sums of the same losses say together.
+
+    Attributes
+    ----------
+    delta : float
+        For which the sums were composed.
+    answers : list of _Answer
+        With ε at that δ.
+    """
+
+    delta: float
+    answers: list[_Answer]
+
+    def epsilon_at(self, delta: float) -> float:
+        found = min(answer.total.epsilon(delta) for answer in self.answers)
+        return min(found, self._reach) if self._cut_off <= delta else found
+
+    def delta_at(self, epsilon: float) -> float:
+        found = min(answer.total.delta(epsilon) for answer in self.answers)
+        return min(found, self._cut_off) if epsilon >= self._reach else found
+
+    @property
+    def _reach(self) -> float:
+        """No sum is larger than all the largest losses together, but for what was cut off."""
+        return self.answers[0].losses.reach * (1 + 1e-12)
+
+    @property
+    def _cut_off(self) -> float:
+        return self.answers[0].losses.cut_off
+
+    @property
+    def best(self) -> _Answer:
+        return min(self.answers, key=lambda answer: answer.value)
+
+
+def _level(delta: float) -> float:
+    """The largest power of two up to δ, at most ½; below 1e-300 there is but one level."""
+    return min(0.5, math.ldexp(0.5, math.frexp(max(delta, _LEAST))[1]))
+
+
+def _infinite(parts: Parts) -> float:
+    """The probability that some loss is infinite: of every δ, this is what no ε takes away."""
+    return -math.expm1(math.fsum(count * log_finite(pair.infinite) for pair, count in parts))
 
 
 def _epsilon(parts: Parts, delta: float, enough: float) -> float:
@@ -184,37 +243,54 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
         losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
         if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
             return 0.0
-        return _epsilon_of_sum(parts, delta).value
+        left = delta - _infinite(parts)
+        return _profile(parts, _level(left)).epsilon_at(delta) if left > 0 else math.inf
 
     return answer("epsilon", parts, delta, of_sum, enough) if _follow(parts) else of_sum()
 
 
 def answers(parts: Parts, deltas: Iterable[float]) -> list[tuple[float, Sum]]:
     """ε at some ``deltas``, and the sums that it was read off, whose δ is a bound at any ε."""
-    found = (_epsilon_of_sum(parts, delta) for delta in deltas)
+    found = (_profile(parts, delta).best for delta in deltas)
     return [(answer.value, answer.total) for answer in found]
 
 
-@lru_cache(maxsize=2)  # what is asked from above is asked again from below, of two directions at most
-def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
-    log_delta = math.log(delta)
-    losses = Convolution(parts, log_delta + math.log(NEGLIGIBLE))
-    tilt, step, direct = best_order_for_epsilon(losses.divergence, delta), None, False
-    answers = []
+@lru_cache(maxsize=4)  # what is asked from above is asked again from below, of two directions at most
+def _profile(parts: Parts, level: float) -> _Profile:
+    """The sums for δ near a ``level`` above what is infinite."""
+    log_level, delta = math.log(level), _infinite(parts) + level
+    losses = Convolution(parts, log_level + math.log(NEGLIGIBLE))
+    tilt, step, direct = best_order_for_epsilon(losses.divergence, min(delta, 0.5)), None, False
+    answers, tried = [], None
     for _ in range(_ROUNDS):
-        window = losses.untilted_window(log_delta) if direct else losses.window(tilt, log_delta)
+        window = losses.untilted_window(log_level) if direct else losses.window(tilt, log_level)
         total = losses.compose(window, losses.step(window, step))
-        # no sum is larger than all the largest losses together, but for what was cut off
         found = min(total.epsilon(delta), losses.reach * (1 + 1e-12) if losses.cut_off <= delta else math.inf)
         answers.append(_Answer(found, losses, window, total))
         if not math.isfinite(found):
             tilt /= 4
             continue
         improved = _improved(losses, window, total, found, found) if 0 < found < BEYOND_USE else None
-        if improved is None:
+        if improved is None or improved == tried:
             break
-        tilt, step, direct = improved
-    return min(answers, key=lambda answer: answer.value)
+        tilt, step, direct = tried = improved
+    return _Profile(delta, answers)
+
+
+def _descend(at_level: Callable[[float], float], least: float, start: float) -> float:
+    """δ by the profile of the level where it turns out to be, from a rough δ downwards; of δ, ``least`` is infinite.
+
+    Next to the lower end of a level the one below is asked, too: δ may be a rounding error beyond it.
+    """
+    best, asked = min(start, 1.0), set[float]()
+    level = _level(best - least)
+    while level not in asked:
+        asked.add(level)
+        best = min(best, at_level(level))
+        level = _level(best - least)
+        if level in asked and best - least < _NEAR * level:
+            level /= 2
+    return best
 
 
 def _delta(parts: Parts, epsilon: float, enough: float) -> float:
@@ -233,25 +309,8 @@ def _delta_of_sum(parts: Parts, epsilon: float) -> float:
     losses = Convolution(parts, -700.0)
     if epsilon >= losses.reach * (1 + 1e-12):
         return losses.cut_off
-    tilt, step, best, direct = best_order_for_delta(losses.divergence, epsilon), None, 1.0, False
-    # the Rényi bound on ln δ, and some room for how far below it the truth may be
-    log_level = min(0.0, tilt * (float(losses.divergence(np.array([1 + tilt]))[0]) - epsilon)) - 10.0
-    for _ in range(_ROUNDS):
-        log_level = max(log_level, -690.0)
-        losses = Convolution(parts, log_level + math.log(NEGLIGIBLE))
-        window = losses.untilted_window(log_level) if direct else losses.window(tilt, log_level)
-        total = losses.compose(window, losses.step(window, step))
-        found = total.delta(epsilon)
-        best = min(best, found)
-        if found <= 1e-300:
-            break
-        log_level = min(log_level, math.log(found))
-        scale = max(epsilon, found / max(total.slope(epsilon), found))
-        improved = _improved(losses, window, total, epsilon, scale)
-        if improved is None:
-            break
-        tilt, step, direct = improved
-    return best
+    rough = best_delta(losses.divergence, epsilon)
+    return _descend(lambda level: _profile(parts, level).delta_at(epsilon), _infinite(parts), rough)
 
 
 def _improved(
@@ -295,17 +354,33 @@ def _lower_epsilon(parts: Parts, delta: float) -> float:
         found = _inverse(lambda at: alone.delta(at) * (1 - _CLOSED_FORM), delta, high) * (1 - 1e-12)
         # the inverse may end at the highest loss, where nothing is known
         return found if alone.delta(found) * (1 - _CLOSED_FORM) >= delta * (1 - 1e-9) else 0.0
-    answer = _epsilon_of_sum(parts, delta)
-    if not 0 < answer.value < math.inf:
+    left = delta - _infinite(parts)
+    if left <= 0:
         return 0.0
-    best, losses, window, above = 0.0, answer.losses, answer.window, answer.total
+    profile = _profile(parts, _level(left))
+    upper = profile.epsilon_at(delta)
+    if not 0 < upper < math.inf:
+        return 0.0
+    # a direct convolution has fewer nodes: where a transform says nearly as much, its grid can be made the finer
+    direct, transformed = ([a for a in profile.answers if a.window.direct is kind] for kind in (True, False))
+    best = 0.0
+    for answers in (transformed, direct):
+        if answers and best <= (1 - _NARROW) * upper:
+            start = min(answers, key=lambda answer: answer.value)
+            best = max(best, _lower_from(start, upper, delta))
+    return best
+
+
+def _lower_from(start: _Answer, upper: float, delta: float) -> float:
+    """A lower bound on ε, by ever finer grids from that of an answer on."""
+    best, losses, window, above = 0.0, start.losses, start.window, start.total
     for _ in range(_ROUNDS - 1):
         below = losses.compose(window, above.step, lower=True)
-        best = max(best, _largest_that_fails(below, above, answer.value, delta))
-        if best > (1 - _NARROW) * answer.value:
+        best = max(best, _largest_that_fails(below, above, upper, delta))
+        if best > (1 - _NARROW) * upper:
             break
         step: float | None = above.step / 4
-        near = (1 - _NARROW) * answer.value
+        near = (1 - _NARROW) * upper
         allowed = _NARROW * near * above.slope(near)
         if not window.direct and above.doubt(near) > allowed:
             if above.wraps(near) > allowed / 2:

@@ -24,7 +24,10 @@ from typing import Any
 from accounting.compose.convolution import Parts
 from accounting.loss.pair import LossPair
 
-__all__ = ["Tightening", "answer", "in_place", "registered", "replaced"]
+__all__ = ["InPlace", "Tightening", "answer", "in_place", "registered", "replaced"]
+
+#: Of parts, and for about which δ: other parts that dominate them at every ε, or None.
+InPlace = Callable[[Parts, float], Parts | None]
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,6 @@ class Tightening:
         A typical one, and by what share its ε at δ = 1e-6 is larger without.
     tested : str
         Where it is held against brute force, in ``tests/accounting``.
-    again : bool
-        Whether ``in_place`` is asked for δ twice: its game is for a δ near one that is known.
     """
 
     name: str
@@ -56,7 +57,6 @@ class Tightening:
     example: str
     gains: float
     tested: str
-    again: bool = False
 
     def applies(self, pairs: Iterable[LossPair]) -> bool:
         """Whether one of ``pairs`` is of these types, which are this package's: others may bear the same names."""
@@ -89,10 +89,9 @@ def replaced(pairs: Counter[LossPair]) -> Counter[LossPair]:
     return pairs
 
 
-def in_place(parts: Parts, *, twice: bool = False) -> Iterator[Callable[[Parts, float], Parts | None]]:
-    """What may give other parts for these, in order; ``twice`` where the level is only known by what was found."""
-    known = _applying(parts)
-    for one in (*known, *(one for one in known if twice and one.again)):
+def in_place(parts: Parts) -> Iterator[InPlace]:
+    """What may give other parts for these, in order."""
+    for one in _applying(parts):
         if offer := one.offers("in_place"):
             yield offer
 

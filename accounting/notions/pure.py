@@ -1,8 +1,15 @@
-"""Pure differential privacy: the sum of the ε's, and what it gives at a positive δ."""
+"""Pure differential privacy: the sum of the ε's, and what it gives at a positive δ.
+
+Parameters are the floats that they are, as mechanisms use them. Sums are exact, in rational numbers, and rounded up
+once, where they become a float: 0.1 + 0.2 is 0.30000000000000004. A float is within 2⁻⁵³ of itself of the decimal that
+somebody wrote, so an exact sum of floats that is beyond a float ε by 2⁻⁵² of it at most may be equal to it in decimals:
+:func:`is_within` says that it is no more than ε, and a budget of 0.3 has room for 0.1 and 0.2.
+"""
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from accounting.conversions import pure_delta, pure_epsilon
 from accounting.releases.base import Composed, Own, Parallel, Release, known, weaker
@@ -13,7 +20,7 @@ from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
 from accounting.releases.selection import BestOfPoissonRuns, BestOfRuns
 from accounting.releases.shuffling import LocalShuffled
 
-__all__ = ["delta", "epsilon", "pure"]
+__all__ = ["delta", "epsilon", "is_within", "pure"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 
@@ -31,6 +38,40 @@ def pure(release: Release) -> float:
     return _pure(known(release))
 
 
+def is_within(release: Release, epsilon: float) -> bool:
+    """Whether the exact sum is at most ε, or equal to it as the decimals that floats stand for.
+
+    >>> from accounting import PureDP
+    >>> is_within(PureDP(0.1) + PureDP(0.2), 0.3), is_within(PureDP(0.1) + PureDP(0.21), 0.3)
+    (True, False)
+    """
+    total = _exact(known(release))
+    return total is not None and total <= Fraction(epsilon) * (1 + Fraction(1, 2**52))
+
+
+def _exact(release: Release) -> Fraction | None:
+    """The sum in rational numbers, of terms that are right or rounded up; None if it is infinite."""
+    match release:
+        case Composed(parts=parts):
+            terms = [(_exact(part), count) for part, count in parts]
+            return None if any(term is None for term, _ in terms) else sum((n * x for x, n in terms if x), Fraction(0))
+        case Laplace(noise_multiplier=z):
+            return 1 / Fraction(z) if 0 < z < math.inf else None if z == 0 else Fraction(0)
+    found = _pure(release)
+    return Fraction(found) if found < math.inf else None
+
+
+def _upwards(total: Fraction | None) -> float:
+    """The smallest float that is no less."""
+    if total is None:
+        return math.inf
+    try:
+        nearest = float(total)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= total else math.nextafter(nearest, math.inf)
+
+
 def _pure(release: Release) -> float:
     match release:
         case (
@@ -43,8 +84,8 @@ def _pure(release: Release) -> float:
             return eps
         case Own(largest=float(largest)):
             return largest
-        case Laplace(noise_multiplier=z):
-            return 1.0 / z
+        case Laplace() | Composed():
+            return _upwards(_exact(release))
         case PoissonSubsampled(release=inner, rate=rate) | FixedSizeSubsampled(release=inner, rate=rate):
             # ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018, Theorems 8 and 9)
             eps = _pure(inner)
@@ -60,8 +101,6 @@ def _pure(release: Release) -> float:
         case BestOfPoissonRuns(release=inner, mean=mean):
             eps = _pure(inner)
             return (eps + mean * math.tanh(eps / 2)) * (1 + 8 * _UNIT_ROUNDOFF)
-        case Composed(parts=parts):
-            return math.fsum(count * _pure(part) for part, count in parts)
         case Parallel(branches=branches):
             return max(map(_pure, branches), default=0.0)
     return _pure(weaker(release, "pure-DP"))

@@ -27,7 +27,7 @@ def anew(question: Callable[[], object]) -> Callable[[], object]:
     """The question, to an accountant that has forgotten its last answers."""
 
     def asked() -> object:
-        pld._epsilon_of_sum.cache_clear()
+        pld._profile.cache_clear()
         return question()
 
     return asked

@@ -50,7 +50,7 @@ REMOVAL = next(parts for parts in alternatives(RARE) if all(pair.present for pai
 
 
 def test_large_losses_that_are_too_rare_for_a_transform():
-    answer = pld._epsilon_of_sum(REMOVAL, 3e-15)
+    answer = pld._profile(REMOVAL, 3e-15).best
     # 0.0633 by transforms
     assert answer.window.direct
     assert answer.value == pytest.approx(0.0447, abs=2e-4)
@@ -58,7 +58,7 @@ def test_large_losses_that_are_too_rare_for_a_transform():
 
 
 def test_direct_sums_agree_with_transforms_where_both_are_good():
-    answer = pld._epsilon_of_sum(REMOVAL, 1e-6)
+    answer = pld._profile(REMOVAL, 1e-6).best
     window = answer.losses.untilted_window(math.log(1e-6))
     total = answer.losses.compose(window, answer.losses.step(window))
     assert not answer.window.direct

@@ -82,33 +82,43 @@ def epsilon_of_best(parts: Parts, delta: float, about: float) -> float:
         if left <= 0 or _is_hopeless(parts, order, about, left):
             return about
         rare = -math.log(left)
-        tried = _tried(
-            parts,
-            order,
-            lambda t, moment, power: math.log(max(0.1, rare - math.log1p(t)) / ((power - 1) * moment)) / power,
-        )
-        for t, moment in tried:
+        for t, moment in _tried(parts, order, _better_epsilon(rare)):
             found = min(found, max(0.0, (_log_delta(moment, t, 0.0) + rare) / t * (1 + 1e-12)))
     return found
 
 
 def delta_of_best(parts: Parts, epsilon: float, about: float) -> float:
     """δ at ``epsilon``, or ``about`` where that is less; it is an upper bound."""
-    if not _is_small(parts) or not 0 < about < 1:
+    if not _is_small(parts) or about <= 0:
         return about
     found = about
     with suppress(ArithmeticError):
         order, beyond = order_of_best(parts, about), _beyond(parts, epsilon)
         if beyond >= about or _is_hopeless(parts, order, epsilon, about):
             return about
-        tried = _tried(
-            parts,
-            order,
-            lambda t, moment, power: math.log(t * (epsilon + math.log1p(1 / t)) / (power * moment)) / (power - 1),
-        )
-        for t, moment in tried:
-            found = min(found, math.exp(min(0.0, _log_delta(moment, t, epsilon))) * (1 + 1e-9) + beyond)
+
+        def least(tried: Iterator[tuple[float, float]]) -> float:
+            logs = [_log_delta(moment, t, epsilon) for t, moment in tried]
+            return min((math.exp(min(0.0, log)) * (1 + 1e-9) + beyond for log in logs), default=1.0)
+
+        found = min(found, least(_tried(parts, order, _better_delta(epsilon))))
+        # and by the orders that are tried where ε is asked for, at this δ: so the two are each other's inverse
+        while beyond < found:
+            order = order_of_best(parts, found)
+            again = least(_tried(parts, order, _better_epsilon(-math.log(found - beyond))))
+            if again >= found:
+                break
+            found = again
     return found
+
+
+def _better_epsilon(rare: float) -> Better:
+    """At which order ε is less, for a δ of e^−``rare``."""
+    return lambda t, moment, power: math.log(max(0.1, rare - math.log1p(t)) / ((power - 1) * moment)) / power
+
+
+def _better_delta(epsilon: float) -> Better:
+    return lambda t, moment, power: math.log(t * (epsilon + math.log1p(1 / t)) / (power * moment)) / (power - 1)
 
 
 def _tried(parts: Parts, order: float, better: Better) -> Iterator[tuple[float, float]]:

@@ -20,7 +20,7 @@ from accounting.ledger.filters.reserve_costs import Potential, smoothed_costs
 from accounting.ledger.filters.rule import UNIT_ROUNDOFF, Rule
 from accounting.loss.concentrated_curve import zcdp_epsilon, zcdp_rho
 from accounting.notions.gdp import gdp, is_exact
-from accounting.notions.pure import pure
+from accounting.notions.pure import is_within, pure
 from accounting.notions.rdp import rdp
 from accounting.notions.zcdp import zcdp
 from accounting.releases import Release
@@ -82,13 +82,11 @@ def measures(rule: Rule, epsilon: float, delta: float) -> Iterable[MeasureSum]:
                 one = CopiesOfFirst(rule.kind, epsilon, rule.kind_share * delta)
                 yield MeasureSum(one.cost, one.within, one.epsilon, lambda rest, total: one.decide(total))
         case "pure":
-            yield _single(
-                "pure", pure, pure_parameter(epsilon, delta), lambda m: pure_epsilon(m, delta), epsilon, delta
-            )
+            yield _pure(epsilon, delta)
             return
         case other:
             raise ValueError(f"a filter cannot follow the accountant {other!r} with {rule!r}")
-    yield _single("pure", pure, pure_parameter(epsilon, 0.0), lambda m: pure_epsilon(m, 0.0), epsilon, 0.0)
+    yield _pure(epsilon, 0.0)
 
 
 @lru_cache(maxsize=256)
@@ -191,13 +189,23 @@ def _single(
     to_epsilon: Callable[[float], float],
     epsilon: float,
     delta: float,
+    exact: Callable[[Release, Array], bool] | None = None,
 ) -> MeasureSum:
     return MeasureSum(
         lambda release: [cost(release)],
         lambda total, slack: within(float(total[0]), limit, slack),
         lambda total: to_epsilon(float(total[0])),
-        lambda rest, total: float(ACCOUNTANTS[accountant].delta(rest, epsilon)) <= delta,
+        exact or (lambda rest, total: float(ACCOUNTANTS[accountant].delta(rest, epsilon)) <= delta),
     )
+
+
+def _pure(epsilon: float, delta: float) -> MeasureSum:
+    limit = pure_parameter(epsilon, delta)
+
+    def exact(rest: Release, total: Array) -> bool:
+        return is_within(rest, epsilon) if delta == 0 else ACCOUNTANTS["pure"].delta(rest, epsilon) <= delta
+
+    return _single("pure", pure, limit, lambda m: pure_epsilon(m, delta), epsilon, delta, exact)
 
 
 def _one_order(order: float, limit: float, epsilon: float, delta: float) -> MeasureSum:
