@@ -49,6 +49,7 @@ from accounting.totals import compare, delta, epsilon
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from accounting.attacks import Attacker, attacker
     from accounting.bounds import Bracket, bound
     from accounting.compose.distribution import PLD
     from accounting.ledger import Ledger
@@ -59,6 +60,7 @@ __all__ = [
     "Adjacency",
     "AdjacencyMismatch",
     "ApproxDP",
+    "Attacker",
     "BestOfPoissonRuns",
     "BestOfRuns",
     "Bracket",
@@ -86,6 +88,7 @@ __all__ = [
     "UnaryEncoding",
     "UnsupportedRelease",
     "ZCDP",
+    "attacker",
     "bound",
     "calibrate",
     "compare",
@@ -100,10 +103,12 @@ __all__ = [
 
 # loaded when they are first asked for: who only describes and prices releases needs neither files nor hashes
 _LATER = {
+    "Attacker": "accounting.attacks",
     "Bracket": "accounting.bounds",
     "Ledger": "accounting.ledger",
     "LossPair": "accounting.loss.pair",
     "PLD": "accounting.compose.distribution",
+    "attacker": "accounting.attacks",
     "bound": "accounting.bounds",
 }
 

@@ -1,5 +1,6 @@
 """The command ``dpkit``: its figures, its refusals, its exit statuses and its page."""
 
+import json
 import re
 import sys
 from dataclasses import replace
@@ -19,6 +20,7 @@ from accounting import (
     NoisyMax,
     PoissonSubsampled,
     PureDP,
+    attacker,
     audit,
     calibrate,
     compare,
@@ -170,6 +172,20 @@ def test_refusals_are_one_message_and_status_2(arguments, message):
     output = run(*arguments, status=2)
     assert message in output
     assert "Traceback" not in output
+
+
+def test_explain_says_what_an_attack_can_reach(path, tmp_path):
+    words = run("explain", "--epsilon", "1", "--prior", "0.1")
+    assert "1 % false positives finds at most 2.72 %" in words
+    assert "a suspicion of 10 % grows to at most 23.2 %" in words
+    picture = tmp_path / "attack.png"
+    assert str(picture) in run("explain", "100 * Gaussian(10.0)", "--plot", str(picture)).replace("\n", "")
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    figures = json.loads(run("explain", "--ledger", str(path), "--json"))
+    with Ledger.open(path) as ledger:
+        assert figures["advantage"] == attacker(ledger.total).advantage
+    for wrong in ([], ["Gaussian(1.0)", "--epsilon", "1"], ["Gaussian(1.0)", "--prior", "0"], ["nothing(1)"]):
+        assert "dpkit: " in run("explain", *wrong, status=2)
 
 
 def test_help_names_what_there_is():
