@@ -127,7 +127,7 @@ def delta_of(found: Iterable[Parts], epsilon: float) -> float:
         one = _delta(parts, epsilon, most)
         for found_by in in_place(parts) if _follow(parts) else ():
             if one > most:
-                one = _descend(partial(_in_place, found_by, parts, epsilon, most), 0.0, one)
+                one = _descend(partial(_in_place, found_by, parts, epsilon, most), 0.0, one, one)
         most = max(most, one)
     return most
 
@@ -277,13 +277,13 @@ def _profile(parts: Parts, level: float) -> _Profile:
     return _Profile(delta, answers)
 
 
-def _descend(at_level: Callable[[float], float], least: float, start: float) -> float:
-    """δ by the profile of the level where it turns out to be, from a rough δ downwards; of δ, ``least`` is infinite.
+def _descend(at_level: Callable[[float], float], least: float, about: float, best: float = 1.0) -> float:
+    """δ by the profile of the level where it turns out to be, from ``about`` δ on; of δ, ``least`` is infinite.
 
-    Next to the lower end of a level the one below is asked, too: δ may be a rounding error beyond it.
+    ``best`` is a bound that is known. Next to the lower end of a level the one below is asked, too: δ may be a rounding
+    error beyond it.
     """
-    best, asked = min(start, 1.0), set[float]()
-    level = _level(best - least)
+    level, asked = _level(about - least), set[float]()
     while level not in asked:
         asked.add(level)
         best = min(best, at_level(level))
@@ -309,8 +309,10 @@ def _delta_of_sum(parts: Parts, epsilon: float) -> float:
     losses = Convolution(parts, -700.0)
     if epsilon >= losses.reach * (1 + 1e-12):
         return losses.cut_off
-    rough = best_delta(losses.divergence, epsilon)
-    return _descend(lambda level: _profile(parts, level).delta_at(epsilon), _infinite(parts), rough)
+    infinite = _infinite(parts)
+    # what the Rényi curve says of the finite losses is where to begin, and no bound
+    about = min(1.0, infinite + best_delta(losses.divergence, epsilon))
+    return _descend(lambda level: _profile(parts, level).delta_at(epsilon), infinite, about)
 
 
 def _improved(
