@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from accounting import Budget, Ledger
+from accounting import ZCDP, Budget, Ledger, TreeAggregation, epsilon
 from accounting.errors import NotPrivateWarning
 from dpbandits import Policy
 from dpbandits.policies import DPHDB, Doubling, JointDPGLM, ShuffleGLM
@@ -195,6 +195,16 @@ def test_the_constants_of_section_j_1():
     gamma = 2 * math.sqrt(3 * L_T) + 2 * root / math.sqrt(4 * kappa_star)
     gamma += 2**4 * 3 * math.sqrt(kappa) * L_T * math.sqrt(L_d) / 4
     assert policy.gamma == pytest.approx(gamma)
+
+
+def test_renyi_accounting_gives_a_third_of_the_budget_to_a_tree_and_to_the_fits():
+    policy = JointDPGLM(
+        3, "probit", budget=Budget(6.0, 0.03), horizon=500, parameters="published", calibration="renyi", policy_calls=7
+    )
+    kappa_star = math.sqrt(2 * math.pi)
+    tree = TreeAggregation(policy.V.sigma * kappa_star, 500)
+    assert epsilon(tree, 0.01, accountant="rdp") == pytest.approx(2.0)
+    assert epsilon(7 * ZCDP(policy.rhos[1]), 0.01, accountant="rdp") == pytest.approx(2.0)
 
 
 # ------------------------------------------------------------------------------------------ Algorithm 1 of Sarmasarkar

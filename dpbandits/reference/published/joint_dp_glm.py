@@ -20,8 +20,9 @@ L = R + RS, and returns the mean of θ_0, …, θ_{k−1}. Of the c = 8dR²κγ�
 
 Read so:
 
-* λ, γ, β are hyperparameters in the paper's experiments, which print no values (Remark B.1): by default they are those
-  of section J.1 with C = 1. The experiments scale the caps and calibrate noise by Rényi accounting, neither in print.
+* λ, γ, β are hyperparameters in the paper's experiments, which print no values, scale the caps by constants that are
+  not printed either, and calibrate noise by Rényi accounting (Remark B.1): ``calibration="renyi"``. By default λ, γ and
+  β are those of section J.1 with C = 1, and noise is as printed.
 * The diameter of the set of θ_τ, which the step length wants, is taken for 2S as in the proof of Lemma J.6; the start
   is 0, projected on the set. R bounds rewards; κ and κ* are over |z| ≤ S.
 * V's tree has H's noise, as printed, and nothing repairs V or H: squared norms below 0 count as 0, and eigenvalues of V
@@ -45,9 +46,9 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from accounting import Budget
+from accounting import Budget, Gaussian, TreeAggregation, calibrate
 from accounting.arrays import Array
-from accounting.checks import integer, positive
+from accounting.checks import choice, integer, positive
 from dpbandits.policy.options import PrivateOptions
 from dpbandits.policy.protocol import Pending
 from dpbandits.reference.published.base import PublishedPolicy
@@ -116,6 +117,9 @@ class PublishedJointDPGLM(PublishedPolicy):
         λ, γ and β. By default those of (50), (52) and (51) with C = 1.
     exploration_calls, policy_calls : int, optional
         How often θ_o and θ_τ are fitted at most, and what their noise is calibrated for. By default as printed.
+    calibration : {"printed", "renyi"}
+        Of the noise: as printed, or such that each tree, and each optimizer's fits together, cost (ε/3, δ/3) by Rényi
+        accounting at the printed sensitivities, as Remark B.1 says of the experiments.
     failure_probability : float
         ζ.
     parameters : {"published"}
@@ -156,6 +160,7 @@ class PublishedJointDPGLM(PublishedPolicy):
         exploration: float | None = None,
         exploration_calls: int | None = None,
         policy_calls: int | None = None,
+        calibration: Literal["printed", "renyi"] = "printed",
         failure_probability: float = 0.01,
         parameters: Literal["published"] = "published",
         **options: Unpack[PrivateOptions],
@@ -191,11 +196,17 @@ class PublishedJointDPGLM(PublishedPolicy):
         self.policy_calls = _cap("policy_calls", policy_calls)
         counts = self.exploration_calls or count1, self.policy_calls or count2
         self.caps = [max(1, math.floor(count)) for count in counts]
-        self.rhos = [eps**2 / (144 * count * math.log(8 / budget.delta)) for count in counts]
-        self.threshold = 1.0 / (self.gamma**2 * self.kappa * R**2)
-        self.lipschitz = R + R * S
         m = math.ceil(math.log2(T) + 1)
         sigma = math.sqrt(72 * m) * math.log(32 / budget.delta) / (kappa_star * eps)
+        rho = eps**2 / (144 * math.log(8 / budget.delta))
+        self.calibration = choice("calibration", calibration, "printed", "renyi")
+        if calibration == "renyi":
+            third = Budget(eps / 3, budget.delta / 3)
+            sigma = calibrate(lambda z: TreeAggregation(z, T), third, accountant="rdp") / kappa_star
+            rho = 0.5 / calibrate(Gaussian, third, accountant="rdp") ** 2
+        self.rhos = [rho / count for count in counts]
+        self.threshold = 1.0 / (self.gamma**2 * self.kappa * R**2)
+        self.lipschitz = R + R * S
 
         self.V, self.H = SymmetricTree(d, T, sigma), SymmetricTree(d, T, sigma)
         self.H_tau = self.ridge * np.eye(d)
