@@ -83,6 +83,7 @@ class PublishedDPHDB(PublishedPolicy):
 
     offer = CUBE
     n_arms: int
+    notes = 1
     learned = ("theta", "before", "gradient", "counts", "forced_theta")
 
     def __init__(
@@ -131,8 +132,6 @@ class PublishedDPHDB(PublishedPolicy):
 
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
         return (int(self.decisions < self.n_arms * self.forced),)
-
-    notes = 1
 
     def learn(self, pending: Pending, reward: float) -> None:
         (forced,), zero = pending.note, np.zeros(self.dim)
