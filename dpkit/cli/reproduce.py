@@ -26,8 +26,7 @@ def reproduce_command(
 
     The CSV file is written after every line: after an interruption the same command goes on from it.
 
-    With --quick: T = 1000, d in {5, 20}, three seeds, less tuning; for figures a tenth of the rows; for dp-ftrl
-    digits only; for regret short streams.
+    With --quick: T = 1000, d in {5, 20}, three seeds, less tuning; for dp-ftrl digits only; for others short streams.
 
     dpkit reproduce table-5-1 --quick
     """
