@@ -17,8 +17,9 @@ played had seen the row (0, μ(0)), of gradient 0: so the times of the steps say
   recursive gradient clip((t + 1)(μ(xᵀθ_t) − r) − t(μ(xᵀθ_{t−1}) − r), ±C)·x; η = 1/(t + 1). Many more, much noisier
   comparisons. This is near the paper's algorithm and is not it: there arms are forced in blocks, one arm steps in a
   forced round and no other, and the noise is Laplace's.
-* ``parameters="published"``: the paper's algorithm to the letter. It is **not private as claimed**, has no
-  ``privacy()``, and is another class, :class:`~dpbandits.reference.published.dphdb.PublishedDPHDB`, which says why.
+* ``parameters="published"``: the paper's algorithm to the letter. It is **not private as claimed** (the claim is not
+  proved), has no ``privacy()``, and is another class, :class:`~dpbandits.reference.published.dphdb.PublishedDPHDB`,
+  which says why.
 
 Guarantee
 ---------

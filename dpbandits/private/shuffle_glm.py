@@ -18,10 +18,10 @@ Guarantee
 * Every user is in exactly one batch, fixed by the number of decisions alone, and takes part in all its releases: with
   its own row, or with null vectors if its reward does not come before the batch ends. So batches compose in
   parallel, and later rewards are accepted and count for nothing.
-* A batch releases one matrix sum and T_k sums of gradients at iterates that are public. The weight of x xᵀ lies in [0,
-  W], W = sup μ̇ over [−S, S] (1 in the first batch), because ‖θ_1‖ ≤ S and β ≥ 1, and it is clipped there: the paper
-  asks for an event of high probability instead. Gradients are clipped to L = sup |μ(e) − r|, which no gradient at ‖θ‖ ≤
-  S passes.
+* A batch releases one matrix sum and T_k sums of gradients at iterates that are public. The weight of x xᵀ lies in
+  [0, W], W = sup μ̇ over [−S, S] (1 in the first batch), because ‖θ_1‖ ≤ S and β ≥ 1, and it is clipped there: the paper
+  asks for an event of high probability instead. Gradients are clipped to L = sup |μ(e) − r|, which no gradient at
+  ‖θ‖ ≤ S passes.
 * The releases of a batch are composed and calibrated as a whole, with ``matrix_share`` of the squared privacy loss for
   the matrix. ``analysis="paper"`` gives each half of ε and of δ instead, with b and g of the paper's (122) and its
   composition over the rounds of a descent. It is not the paper's descent: this one stops after at most 200 rounds,

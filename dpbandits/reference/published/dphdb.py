@@ -16,10 +16,11 @@ Read so:
 * n of Algorithm 2's line 8 is T, D = 2S is the ℓ₁ diameter of the ball, and βD + L is ``gradient_bound``.
 * The paper prints neither t₀, h nor βD + L of its experiments.
 
-Not private as claimed
-----------------------
-Row 1 of every arm counts twice in Algorithm 2 (``docs/errata.md``), the bound βD + L is trusted, with no clipping, and
-late rewards make steps when they come. :class:`~dpbandits.policies.DPHDB` is the private form.
+The claim of privacy is not proved
+----------------------------------
+Row 1 of every arm counts twice in Algorithm 2, which the proof leaves out (``docs/errata.md``; no violation is known);
+the bound βD + L is trusted, with no clipping; and late rewards make steps when they come, so that the times of steps
+tell. :class:`~dpbandits.policies.DPHDB` is the private form.
 
 Cost per round: O(Kd), with 2dK draws. Memory: O(Kd).
 """
@@ -46,7 +47,7 @@ __all__ = ["PublishedDPHDB"]
 
 
 class PublishedDPHDB(PublishedPolicy):
-    """Algorithm 3 of Han et al. (2022), as printed. Not private as claimed: see the module's text.
+    """Algorithm 3 of Han et al. (2022), as printed. Not proved to be private: see the module's text.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""DP-TOFW and DP-POFW exactly as published, to compare with: neither is private as its paper claims.
+"""DP-TOFW and DP-POFW exactly as published, to compare with: for neither does the paper's claim of privacy stand.
 
 For whoever checks a published figure, and for nobody's data. :class:`~dpkit.optimize.OnlineFrankWolfe` and
 :class:`~dpkit.optimize.PolyhedralOnlineFrankWolfe` are the private forms, with proofs.
@@ -6,8 +6,7 @@ For whoever checks a published figure, and for nobody's data. :class:`~dpkit.opt
 Source: Han, Liang, Liang, Wang, Yao & Zhang, "On private online convex optimization: optimal algorithms in ℓ_p-geometry
 and high dimensional contextual bandits", arXiv:2206.08111.
 
-:class:`PublishedOnlineFrankWolfe` is Algorithm 1 on the tree of Algorithm 5 with the noise of Algorithm 4. For t = 1,
-2, …
+:class:`PublishedOnlineFrankWolfe` is Algorithm 1 on the tree of Algorithm 5 with the noise of Algorithm 4:
 
     g_t = (t + 1)∇f(θ_t; x_t) − t∇f(θ_{t−1}; x_t)                                               (3.1)
     d_t = G̃_t/(t + 1),  G̃_t the noisy sum of g_1, …, g_t
@@ -24,7 +23,8 @@ noise is about √σ₊ times too small; and below 1 q⁺ gives no norm (``docs/
     v_t = argmin over the vertices of ⟨d_t, v⟩ + n_v,   n_v ~ Lap(4D(βD + L)√(ln n·ln(1/δ))/(ε√t)),
     θ_{t+1} = θ_t + η_t(v_t − θ_t).
 
-Not private as claimed: row 1 counts twice in every later d_t, which the proof's sensitivity leaves out.
+Its claim is not proved: row 1 counts twice in every later d_t, which the proof's sensitivity leaves out. No violation
+is known.
 
 Both trust βD + L to bound what a row adds. Nothing is clipped, so a row that is longer than said is not protected at
 all. Neither has a cost or a ledger. Noise is floating-point noise.
@@ -232,7 +232,7 @@ class PublishedOnlineFrankWolfe(_Published[LpBall]):
 
 
 class PublishedPolyhedralOnlineFrankWolfe(_Published[PolyhedralSet]):
-    """DP-POFW as published, for the hull of few vertices. Not private as claimed: see the module's text.
+    """DP-POFW as published, for the hull of few vertices. Not proved to be private: see the module's text.
 
     Parameters
     ----------
