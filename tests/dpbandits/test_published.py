@@ -445,3 +445,24 @@ def test_other_parameters_make_the_private_policy():
         policy = JointDPGLM(2, budget=Budget(8.0, 0.02), horizon=4000)
     assert isinstance(policy, JointDPGLM)
     assert policy.privacy().epsilon == pytest.approx(8.0)
+
+
+def test_algorithm_2_as_printed_tells_who_explored():
+    """docs/errata.md: whether θ_o changed after a round tells that round's own arms, with certainty at any ε."""
+    changed = []
+    for length in (1.0, 0.01):
+        policy = JointDPGLM(
+            2,
+            budget=Budget(0.1, 0.02),
+            horizon=64,
+            parameters="published",
+            ridge=1e5,
+            gamma=1.0,
+            exploration=1.0,
+            rng=np.random.default_rng(0),
+        )
+        policy.threshold = 1e-6  # between 1/λ and 10⁻⁴/λ
+        before = policy.theta_o.copy()
+        policy.update(policy.select([[length, 0.0], [0.0, length]]), 1.0)
+        changed.append(bool((policy.theta_o != before).any()))
+    assert changed == [True, False]
