@@ -1,8 +1,8 @@
-"""The errors that are the field's own; everything else is a ``ValueError`` or a ``TypeError``."""
+"""The errors and the warning that are the field's own; everything else is a ``ValueError`` or a ``TypeError``."""
 
 from __future__ import annotations
 
-__all__ = ["AdjacencyMismatch", "BudgetExceeded", "LedgerCorrupted", "UnsupportedRelease"]
+__all__ = ["AdjacencyMismatch", "BudgetExceeded", "LedgerCorrupted", "NotPrivateWarning", "UnsupportedRelease"]
 
 
 class AdjacencyMismatch(ValueError):
@@ -22,3 +22,7 @@ class LedgerCorrupted(RuntimeError):
 
 class UnsupportedRelease(TypeError):
     """An accountant has no proved bound for a description; the message names both."""
+
+
+class NotPrivateWarning(UserWarning):
+    """An algorithm as published was made that is not private as its paper claims: it is for comparisons only."""

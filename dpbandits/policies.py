@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dpbandits.reference.heavy_tails.mom import MoM
     from dpbandits.reference.heavy_tails.tofu import TOFU
     from dpbandits.reference.light_tails.ada_ofu_ecolog import AdaOFUECOLog
+    from dpbandits.reference.light_tails.b_glincb import BGLinCB
     from dpbandits.reference.light_tails.ecolog import ECOLog
     from dpbandits.reference.light_tails.glb_omd import GLBOMD
     from dpbandits.reference.light_tails.glm_ucb import GLMUCB
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdaOFUECOLog",
     "AdaOFUL",
+    "BGLinCB",
     "CRT",
     "MENU",
     "MoM",
@@ -101,6 +103,7 @@ __all__ = [
 _HOMES = {
     "AdaOFUECOLog": "dpbandits.reference.light_tails.ada_ofu_ecolog",
     "AdaOFUL": "dpbandits.reference.heavy_tails.ada_oful",
+    "BGLinCB": "dpbandits.reference.light_tails.b_glincb",
     "CRMM": "dpbandits.reference.heavy_tails.crmm",
     "CRT": "dpbandits.reference.heavy_tails.crt",
     "CRTM": "dpbandits.reference.heavy_tails.crtm",

@@ -55,6 +55,7 @@ POLICIES = {
     "glb-omd": Known("GLB-OMD", "GLBOMD", _MODEL),
     "glm-ucb": Known("GLM-UCB", "GLMUCB", _MODEL),
     "gloc": Known("GLOC", "GLOC", _MODEL),
+    "b-glincb": Known("B-GLinCB", "BGLinCB", (*_MODEL, "horizon")),
     "rs-glincb": Known("RS-GLinCB", "RSGLinCB", (*_MODEL, "horizon")),
     "oful-log-r": Known("OFULog-r", "OFULogR", _MODEL),
     "ecolog": Known("ECOLog", "ECOLog", _BOUNDED),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from accounting.checks import choice, nonnegative, positive
 
@@ -38,9 +38,9 @@ def batch_discount(discount: float | None, batch: int) -> float | None:
     return discount**batch
 
 
-def checked_parameters(parameters: Parameters) -> Parameters:
-    """The name of a parameter set."""
-    return choice("parameters", parameters, "practical", "theory")
+def checked_parameters(parameters: Parameters | Literal["published"]) -> Parameters:
+    """The name of a parameter set. ("published" makes another class: :mod:`dpbandits.policy.as_published`.)"""
+    return choice("parameters", cast(Parameters, parameters), "practical", "theory")
 
 
 def checked_exploration(exploration: Exploration) -> tuple[Exploration, float]:

@@ -13,9 +13,13 @@ played had seen the row (0, μ(0)), of gradient 0: so the times of the steps say
 * ``release="scheduled"`` (default): steps only at the ends of batches of growing, public length, several at a time:
   v = report-noisy-min over the corners of ⟨Σ clip(μ(xᵀθ_k) − r, ±C)·x, v⟩, summed over all rows of the arm so far at
   the current θ_k; θ_k ← θ_k + η(v − θ_k), η = 2/(i + 2) at the i-th step.
-* ``release="every_round"``: the paper's. One step per decision; each row enters once, in the round its reward comes,
-  by the recursive gradient clip((t + 1)(μ(xᵀθ_t) − r) − t(μ(xᵀθ_{t−1}) − r), ±C)·x; η = 1/(t + 1). Many more, much
-  noisier comparisons.
+* ``release="every_round"``: one step per decision; each row enters once, in the round its reward comes, by the
+  recursive gradient clip((t + 1)(μ(xᵀθ_t) − r) − t(μ(xᵀθ_{t−1}) − r), ±C)·x; η = 1/(t + 1). Many more, much noisier
+  comparisons. This is near the paper's algorithm and is not it: there arms are forced in blocks, one arm steps in a
+  forced round and no other, and the noise is Laplace's.
+* ``parameters="published"``: the paper's algorithm to the letter. It is **not private as claimed** (the claim is not
+  proved), has no ``privacy()``, and is another class, :class:`~dpbandits.reference.published.dphdb.PublishedDPHDB`,
+  which says why.
 
 Guarantee
 ---------
@@ -45,8 +49,8 @@ rounds, on which the pre-selection rests, would have to interrupt everybody else
 Cost per round: O(Kd) to select, O(d) to update; a scheduled step reads all rows of an arm, O(Td) for all arms, at about
 ln(T)/ln(growth) times, with memory O(Td). Every round's step costs O(Kd), with memory O(Kd).
 
-Regret (the paper's Theorem 4.3, under its margin, covariate and optimality assumptions, for its constants):
-O(ln²(dT)·ln²(T)/ε²).
+Regret of the paper's algorithm (its Theorem 4.3, under its margin, covariate and optimality assumptions):
+O(ln²(dT)·ln²(T)/ε²). It is not proved for either form here.
 """
 
 from __future__ import annotations
@@ -59,11 +63,12 @@ import numpy as np
 
 from accounting import ZCDP, Budget, calibrate
 from accounting.arrays import Array
-from accounting.checks import integer, positive
+from accounting.checks import choice, integer, positive
+from dpbandits.policy.as_published import as_published
 from dpbandits.policy.choices import Law, Shares
 from dpbandits.policy.offers import CUBE
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy
-from dpbandits.policy.protocol import Pending
+from dpbandits.policy.protocol import Pending, Policy
 from dpbandits.policy.schedule import Schedule
 from dpbandits.private.parts.corners import Corners, recursive_gradient, summed_gradient
 from dpkit.geometry import LpBall
@@ -83,6 +88,13 @@ class Estimates:
     steps: int
 
 
+def _published() -> type[Policy]:
+    from dpbandits.reference.published.dphdb import PublishedDPHDB
+
+    return PublishedDPHDB
+
+
+@as_published(_published)
 class DPHDB(PrivatePolicy[Estimates]):
     """Forced rounds, then the arm of the best sparse private estimate.
 
@@ -115,6 +127,9 @@ class DPHDB(PrivatePolicy[Estimates]):
         C. By default the largest |μ(Xᵀθ) − r| there is, or the length of ``reward_range`` where less: then nothing is
         clipped where the mean is predicted right. If the rewards' noise is about symmetric, 1.5 times its standard
         deviation is far better (Huber's gradient); with two-valued rewards that would fit something else than a mean.
+    parameters : {"practical", "published"}
+        Published: see the module's text; of the parameters here it takes ``forced`` and ``margin``, and a
+        ``gradient_bound``.
     **options
         ``reward_range`` (by default that of the link; finite, unless ``clip`` is given), ``base_rate``,
         ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
@@ -171,8 +186,10 @@ class DPHDB(PrivatePolicy[Estimates]):
         growth: float = 1.4,
         steps: int | None = None,
         clip: float | None = None,
+        parameters: Literal["practical", "published"] = "practical",
         **options: Unpack[PrivateOptions],
     ) -> None:
+        self.parameters = choice("parameters", parameters, "practical")
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         self.n_arms = integer("n_arms", n_arms, at_least=1)

@@ -2,8 +2,9 @@
 
 For whoever wants Algorithm 2 of Sarmasarkar (2026), "Shuffle and Joint Differential Privacy for Generalized Linear
 Contextual Bandits", arXiv:2602.00417, the private form of the batched algorithm of Sawarni et al. (2024). The policy
-``OnePassPrivateGLM`` is simpler and regrets less in practice; for this one the paper proves a regret bound, with its
-own switches, whose leading term is free of κ.
+``OnePassPrivateGLM`` is simpler and regrets less in practice. The paper proves a regret bound whose leading term is
+free of κ for its own algorithm, with constants that it does not state. No regret theorem is claimed for this one (see
+below).
 
 A round whose longest arm in the norm of V⁻¹ reaches a threshold plays that arm and joins the exploration set (criterion
 I). Any other round drops the arms that the exploration estimate θ_o rules out, and plays argmax xᵀθ_τ + β‖x‖_{H_τ⁻¹}.
@@ -24,6 +25,23 @@ Where this differs from the paper, and why
 * All sensitivities hold always, by clipping: none is conditional on a likely event. V's records have norm up to 1, not
   1/κ*; noise is isotropic on half-vectors, so the Frobenius norm is what it has to cover.
 * Nothing is spent on the switching indicators: those of the other rounds are post-processing.
+
+No regret theorem
+-----------------
+``parameters="theory"`` has λ, γ and β of section J.1 with C = 1, and does not meet the conditions of Theorem K.1. For
+probit rewards, d = 3, S = 2, T = 5,000, ε = 4, δ = 0.02 and ζ = 0.01:
+
+* (72) asks for β ≥ 540 even with ν₂ = 0; section J.1 with C = 1 gives 50.
+* (61) with the paper's own ν₁, that is (56) with a constant of 1, asks for γ ≥ 79,000; it is 21,500.
+* The losses have no ridge, for which Assumption J.2 would have to charge up to ½λ_max·S² to ν: alone S√(λ_max/2) = 84
+  of the width.
+* ν₁ and ν₂ hold with high probability in the paper; of the fits here no such bound is proved.
+* Criterion I is read at batch ends. Rounds in between explore by a V that is older than the proof's, and their number
+  may pass Lemma Q.2's by up to a batch at each end.
+
+``parameters="published"`` is the paper's Algorithm 2 to the letter. It is **not private as claimed**, has no
+``privacy()``, and is another class, :class:`~dpbandits.reference.published.joint_dp_glm.PublishedJointDPGLM`, which
+says why.
 
 Guarantee
 ---------
@@ -65,9 +83,10 @@ import numpy as np
 from accounting import Budget, calibrate
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
+from dpbandits.policy.as_published import as_published
 from dpbandits.policy.parameters import Parameters, checked_parameters, no_prior
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
-from dpbandits.policy.protocol import Pending
+from dpbandits.policy.protocol import Pending, Policy
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.capped_calls import Calls, Estimates, Switches, call_share
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
@@ -112,6 +131,13 @@ class Rule:
         return np.where(kept, arms @ public.theta + self.levels.beta * norms(arms, public.H_inverse), -np.inf)
 
 
+def _published() -> type[Policy]:
+    from dpbandits.reference.published.joint_dp_glm import PublishedJointDPGLM
+
+    return PublishedJointDPGLM
+
+
+@as_published(_published)
 class JointDPGLM(PrivatePolicy[Estimates]):
     """Private optimism with an exploration set, elimination, and estimates at capped numbers of switches.
 
@@ -146,9 +172,12 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         β ≥ 0 of the practical parameters.
     ridge : float
         Of the practical parameters: added to the bound on the operator norm of the noise to make λ.
-    parameters : {"practical", "theory"}
+    parameters : {"practical", "theory", "published"}
         λ, γ and β. Practical: λ as above, the threshold 1/(2λ), half-widths 2 at the threshold (γ√κ = √(8λ)), and λW
-        for H. Theory: those of the paper's section J.1 with C = 1; they explore for longer than any run lasts.
+        for H. Theory: those of the paper's section J.1 with C = 1; they explore for longer than any run lasts, and do
+        not meet all conditions of its theorem. Published: not private, see the module's text; of the parameters here it
+        takes ``ridge`` (λ), ``exploration`` (β), ``exploration_calls``, ``policy_calls`` and ``failure_probability``,
+        and also ``gamma`` (γ).
     failure_probability : float
         ζ of the theory's parameters.
     prior : None
@@ -202,7 +231,7 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         clip: float | None = None,
         exploration: float = 0.3,
         ridge: float = 1.0,
-        parameters: Parameters = "practical",
+        parameters: Parameters | Literal["published"] = "practical",
         failure_probability: float = 0.01,
         prior: None = None,
         **options: Unpack[PrivateOptions],

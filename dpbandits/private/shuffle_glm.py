@@ -23,7 +23,9 @@ Guarantee
   asks for an event of high probability instead. Gradients are clipped to L = sup |μ(e) − r|, which no gradient at
   ‖θ‖ ≤ S passes.
 * The releases of a batch are composed and calibrated as a whole, with ``matrix_share`` of the squared privacy loss for
-  the matrix; ``analysis="paper"`` gives each half of ε and of δ instead, with the constants of the paper.
+  the matrix. ``analysis="paper"`` gives each half of ε and of δ instead, with b and g of the paper's (122) and its
+  composition over the rounds of a descent. It is not the paper's descent: this one stops after at most 200 rounds,
+  where Algorithm 7 asks for ε²n²/(d·ln³(nd/δ)), about 10⁴ for ε/2 = 2, n = 5,000, d = 3.
 * Users keep their rows until the batch ends, since every gradient is asked for at a new θ: a saved state holds them.
 * An older state is refused after a crash, as in :class:`~dpbandits.policies.ShuffleOnePassGLM`.
 
@@ -31,9 +33,14 @@ The paper's ridge ½λ_max‖θ‖² in the fit is left out. The ball takes its 
 ½λ_max·S² of the regularised minimum, which ν in the theory's γ counts.
 
 Cost per round: a G-optimal design, O(Kd²) and O(Kd) per step of it; per batch O(T_k·n_k·d) numbers and random bits.
-Regret: Õ(d^{3/2}√(T/κ*) + d^{5/4}√(T/ε)/κ* + d²e^{3S}(κT)^{1/3}ε^{−2/3}) for theory's parameters (Theorem E.3). They
-are for long runs: with d = 3, S = 2, the probit link, ε = 4 and constants of 1, the first batch alone has more than 10⁹
-rounds.
+Regret: the paper has Õ(d^{3/2}√(T/κ*) + d^{5/4}√(T/ε)/κ* + d²e^{3S}(κT)^{1/3}ε^{−2/3}) for its own algorithm (Theorem
+E.3). It is not claimed for this one: the theory's ν bounds the descent's error in expectation, where Assumption E.2
+wants it with probability 1 − T⁻⁴, and ζ stands where (20) has δ. The theory's parameters are for long runs: with d = 3,
+S = 2, the probit link, ε = 4 and constants of 1, the first batch alone has more than 10⁹ rounds.
+
+``parameters="published"`` is the paper's Algorithm 1 to the letter. It is **not private as claimed**, has no
+``privacy()``, and is another class, :class:`~dpbandits.reference.published.shuffle_glm.PublishedShuffleGLM`, which says
+why.
 """
 
 from __future__ import annotations
@@ -48,14 +55,15 @@ import numpy as np
 from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, positive
+from dpbandits.policy.as_published import as_published
 from dpbandits.policy.choices import Shares
 from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
-from dpbandits.policy.protocol import Pending
+from dpbandits.policy.protocol import Pending, Policy
 from dpbandits.private.parts.batch_plans import numeric_plan, paper_lengths, paper_plan
-from dpbandits.private.parts.design import g_optimal_design
 from dpbandits.private.parts.half_widths import HalfWidths, surviving
 from dpbandits.private.parts.held_rows import HeldRows
+from dpkit.geometry import g_optimal_design
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
 from dpkit.models.losses import matching_loss
@@ -114,6 +122,13 @@ class Design:
         return np.where(weights > 0.0, np.minimum(weights, self.bound), 0.0)
 
 
+def _published() -> type[Policy]:
+    from dpbandits.reference.published.shuffle_glm import PublishedShuffleGLM
+
+    return PublishedShuffleGLM
+
+
+@as_published(_published)
 class ShuffleGLM(PrivatePolicy[Estimates]):
     """Batched elimination with shuffled design matrices and shuffled gradient descent.
 
@@ -132,16 +147,17 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
     batches : sequence of int, optional
         Lengths of the batches but the last, which takes what is left. By default, with practical parameters,
         32d (at most T/20) and then always twice as long; with the theory's, those of the paper's Equation (6).
-    parameters : {"practical", "theory"}
+    parameters : {"practical", "theory", "published"}
         Ridge λ and half-widths. Theory: λ and γ of the paper's Equations (20) and (26) with the standard deviation of
         the noise as it is. Practical: λ is 1 more than σ√(2d), which bounds the noise in the matrix on average;
-        half-widths are ``exploration`` standard deviations of xᵀθ_k, by chance and by noise, and β(x) = 1.
+        half-widths are ``exploration`` standard deviations of xᵀθ_k, by chance and by noise, and β(x) = 1. Published:
+        not private, see the module's text; of the parameters here it takes ``batches``, and also ``max_steps``.
     exploration : float
         Of the practical parameters.
     matrix_share : float
         Share, in (0, 1), of the squared privacy loss of a batch that is spent on its matrix.
     analysis : {"numeric", "paper"}
-        How noise is calibrated.
+        How noise is calibrated; see the module's text.
     failure_probability : float
         ζ of the theory's parameters.
     **options
@@ -177,7 +193,7 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
         horizon: int,
         theta_bound: float = 3.0,
         batches: Sequence[int] | None = None,
-        parameters: Parameters = "practical",
+        parameters: Parameters | Literal["published"] = "practical",
         exploration: float = 1.0,
         matrix_share: float = 0.2,
         analysis: Literal["numeric", "paper"] = "numeric",

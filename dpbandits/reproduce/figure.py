@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from accounting.checks import integer
+from accounting.errors import NotPrivateWarning
 from dpbandits import policies
 from dpbandits.lab.environments.base import Environment
 from dpbandits.lab.simulation.results import Results
@@ -263,7 +265,9 @@ def _factory(line: Line, panel: Panel) -> Callable[[np.random.Generator], Policy
 
 
 def _made(line: Line, sizes: tuple[int, ...], horizon: int, rng: np.random.Generator) -> Policy:
-    policy: Policy = getattr(policies, line.policy)(*sizes, **line.arguments, horizon=horizon, rng=rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotPrivateWarning)  # the table says so
+        policy: Policy = getattr(policies, line.policy)(*sizes, **line.arguments, horizon=horizon, rng=rng)
     return policy
 
 

@@ -10,7 +10,7 @@ import typer
 
 __all__ = ["reproduce_command"]
 
-_TABLES = ("table-5-1", "dp-ftrl", "regret")
+_TABLES = ("table-5-1", "figure-5-2", "figure-5-3", "dp-ftrl", "regret")
 
 
 def reproduce_command(
@@ -22,11 +22,11 @@ def reproduce_command(
 ) -> None:
     """Run a table again and write it, with the published numbers beside ours where there are any.
 
-    Writes table-5-1.md, .csv and .png, or dp-ftrl or regret with the same endings.
+    Writes table-5-1.md, .csv and .png, or the name of another table with the same endings.
 
     The CSV file is written after every line: after an interruption the same command goes on from it.
 
-    With --quick: T = 1000, d in {5, 20}, three seeds, less tuning; for dp-ftrl digits only; for regret short streams.
+    With --quick: T = 1000, d in {5, 20}, three seeds, less tuning; for dp-ftrl digits only; for others short streams.
 
     dpkit reproduce table-5-1 --quick
     """
@@ -34,13 +34,19 @@ def reproduce_command(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
-    from dpkit.reproduce import dp_ftrl, regret, table_5_1
+    from dpkit.reproduce import convex_curves, dp_ftrl, regret, table_5_1
 
     console = Console(stderr=True)
     if table not in _TABLES:
         console.print(Text(f"dpkit: table must be one of {', '.join(_TABLES)}, got {table!r}", style="red"))
         raise typer.Exit(2)
-    made: Any = {"table-5-1": table_5_1, "dp-ftrl": dp_ftrl, "regret": regret}[table]
+    made: Any = {
+        "table-5-1": table_5_1,
+        "figure-5-2": convex_curves.FIGURE_5_2,
+        "figure-5-3": convex_curves.FIGURE_5_3,
+        "dp-ftrl": dp_ftrl,
+        "regret": regret,
+    }[table]
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,7 +1,8 @@
-"""Vectors, matrices, sets: half-vectors, sensitivities in closed form, repair of noisy matrices, constraint sets."""
+"""Vectors, matrices, sets: half-vectors, sensitivities in closed form, repair of noisy matrices, sets, designs."""
 
 from dpkit.geometry.box import Box
 from dpkit.geometry.ellipsoid import Ellipsoid, EllipsoidBall
+from dpkit.geometry.g_optimal_design import g_optimal_design
 from dpkit.geometry.half_vector import smat, svec
 from dpkit.geometry.lp_ball import LpBall
 from dpkit.geometry.semidefinite import nearest_psd, ridge_shift
@@ -25,6 +26,7 @@ __all__ = [
     "PolyhedralSet",
     "Simplex",
     "best_norm",
+    "g_optimal_design",
     "nearest_psd",
     "one_hot_sensitivity",
     "outer_product_sensitivity",

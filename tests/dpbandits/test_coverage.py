@@ -24,6 +24,7 @@ from dpbandits.reference.heavy_tails.menu import MENU
 from dpbandits.reference.heavy_tails.mom import MoM
 from dpbandits.reference.heavy_tails.tofu import TOFU
 from dpbandits.reference.light_tails.ada_ofu_ecolog import AdaOFUECOLog
+from dpbandits.reference.light_tails.b_glincb import BGLinCB
 from dpbandits.reference.light_tails.ecolog import ECOLog
 from dpbandits.reference.light_tails.glb_omd import GLBOMD
 from dpbandits.reference.light_tails.glm_ucb import GLMUCB
@@ -73,6 +74,7 @@ CASES = {
     "GLMUCB": Case(GLMUCB, "logistic", bernoulli),
     "GLMUCB, probit": Case(lambda d, **k: GLMUCB(d, "probit", **k), "probit", bernoulli),
     "GLOC": Case(GLOC, "logistic", bernoulli),
+    "BGLinCB": Case(lambda d, **k: BGLinCB(d, horizon=LONG, batches=[60, 120], **k), "logistic", bernoulli),
     "RSGLinCB": Case(lambda d, **k: RSGLinCB(d, horizon=LONG, **k), "logistic", bernoulli),
     "OFULogR": Case(lambda d, **k: OFULogR(d, horizon=LONG, **k), "logistic", bernoulli, short=18),
     "ECOLog": Case(ECOLog, "logistic", bernoulli),

@@ -16,6 +16,7 @@ from accounting import Budget, Gaussian, Ledger, TreeAggregation, epsilon, gdp
 from dpbandits.policies import JointDPGLM
 from dpbandits.policy.protocol import Pending
 from dpbandits.private.parts import capped_calls
+from dpbandits.private.parts.two_designs import Levels
 from dpkit import optimize
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import svec
@@ -357,3 +358,19 @@ def test_a_custom_links_negative_slope_does_not_enter():
     policy.public = replace(policy.public, theta_o=np.array([-1.0, 0.0]))
     policy.learn(Pending(np.array([1.0, 0.0]), 0, 0, (0,)), 1.0)
     assert 0.0 <= policy.sums.batch_H[0, 0] <= policy.sums.W
+
+
+def test_the_theorys_parameters_do_not_meet_the_conditions_of_the_theorem():
+    """The figures of the module's text: (72) with ν₂ = 0, (61) with ν₁ of (56), the missing ridge."""
+    d, S, T, eps, delta, zeta, link = 3, 2.0, 5000, 4.0, 0.02, 0.01, get_link("probit")
+    levels = Levels.theory(link, S, 1.0, Budget(eps, delta), zeta, d, T)
+    R, kappa, lam, root = S, link.kappa(S), levels.shift_v, math.sqrt(d)  # the probit's self-concordance is S
+    most, least = (4 * root + 2) / (4 * root + 1) * lam, 4 * root / (4 * root + 1) * lam
+    beta = 4 * R * most / math.sqrt(least)
+    beta += 7 * d / (R * math.sqrt(least)) * math.log(16 * T / (zeta * R**2 * d * least))
+    assert (round(levels.beta), round(beta)) == (50, 540)
+    gamma, log_T = levels.gamma / math.sqrt(kappa), math.log(T)
+    nu = R**2 * S**2 * gamma / eps * math.sqrt(d * kappa * log_T * math.log(8 / delta)) * math.sqrt(d * log_T)
+    due = 4 * R**2 * S * math.sqrt(most) + 7 * S * d / math.sqrt(most) * math.log(16 * T / (zeta * R**2 * d * most))
+    assert (round(gamma, -2), round(due + 4 * R * S * math.sqrt(nu), -3)) == (21_500, 79_000)
+    assert round(S * math.sqrt(most / 2)) == 84

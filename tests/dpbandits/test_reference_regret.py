@@ -22,6 +22,7 @@ from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL
 from dpbandits.reference.heavy_tails.menu import MENU
 from dpbandits.reference.heavy_tails.tofu import TOFU
 from dpbandits.reference.light_tails.ada_ofu_ecolog import AdaOFUECOLog
+from dpbandits.reference.light_tails.b_glincb import BGLinCB
 from dpbandits.reference.light_tails.ecolog import ECOLog
 from dpbandits.reference.light_tails.glb_omd import GLBOMD
 from dpbandits.reference.light_tails.glm_ucb import GLMUCB
@@ -49,6 +50,7 @@ TABLE = {
 SHORT = {
     "ECOLog": (ECOLog, 1500, 60),  # 17 to 26; 633
     "RSGLinCB": (TABLE["RSGLinCB"][0], 3000, 80),  # 16 to 23; 1252
+    "BGLinCB": (lambda d, **k: BGLinCB(d, horizon=3000, **k), 3000, 160),  # 70 on average of four; 1252
     "LaplaceThompson": (LaplaceThompson, 1000, 30),  # 7 to 20; 417
     "GLMUCB": (GLMUCB, 800, 70),  # 35 to 38; 341
     "GLOC": (GLOC, 3000, 200),  # 112 to 124; 1252

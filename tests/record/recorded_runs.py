@@ -53,6 +53,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "JointDPGLM": ("JointDPGLM", {"first_batch": 16}),
     "JointDPGLM, person": ("JointDPGLM", {"first_batch": 16, "budget": PERSON}),
     "DPHDB": ("DPHDB", {"n_arms": ARMS, "forced": 4}),
+    "JointDPGLM, published": (
+        "JointDPGLM",
+        {"parameters": "published", "ridge": 40.0, "gamma": 0.5, "exploration": 1.0},
+    ),
+    "ShuffleGLM, published": ("ShuffleGLM", {"parameters": "published", "batches": (30, 60)}),
+    "DPHDB, published": ("DPHDB", {"n_arms": ARMS, "forced": 4, "parameters": "published"}),
     "DPHDB, every round": ("DPHDB", {"n_arms": ARMS, "forced": 4, "release": "every_round"}),
     "DisjointPrivateGLM": ("DisjointPrivateGLM", {"arms": NAMES, "first_batch": 16}),
     "DisjointPrivateGLM, person": ("DisjointPrivateGLM", {"arms": NAMES, "first_batch": 16, "budget": PERSON}),

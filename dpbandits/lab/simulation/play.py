@@ -17,6 +17,7 @@ from accounting.checks import integer
 from dpbandits.durability.state import config_of
 from dpbandits.lab.environments.base import Environment
 from dpbandits.lab.simulation.runs import Run
+from dpbandits.policy.decision import PrivacyReport
 from dpbandits.policy.protocol import Decision, Policy
 
 __all__ = ["Game", "Played", "PolicyFactory", "Task", "Tick", "generator", "parameters"]
@@ -80,7 +81,9 @@ class Game:
                 tick(end - (int(grid[i - 1]) if i else 0))
             untold = missing + sum(map(len, waiting.values()))
             curves = noted[0], noted[1], noted[2]
-            return Run(name, type(policy).__name__, seed, grid, *curves, policy.privacy(), untold), known
+            # an algorithm as published has no privacy
+            private = policy.privacy() if hasattr(policy, "privacy") else PrivacyReport.of(policy, None)
+            return Run(name, type(policy).__name__, seed, grid, *curves, private, untold), known
         except Exception as error:
             error.add_note(f"in the run of policy {name!r} on seed {seed}")
             raise

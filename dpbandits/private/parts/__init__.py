@@ -7,6 +7,6 @@
   ``block_fits``, ``block_model`` and ``block_batches`` (a parameter for each arm), ``corners`` (Frank–Wolfe steps).
 * What is estimated, under how much noise? ``noisy_estimate``, ``metric``, ``progress``, ``release_weights``.
 * Does the world fit? ``change`` (has it moved), ``cold_start`` (can anything be learned).
-* Of one policy: ``batch_plans``, ``held_rows``, ``half_widths`` and ``design`` of ShuffleGLM, ``two_designs`` and
+* Of one policy: ``batch_plans``, ``held_rows`` and ``half_widths`` of ShuffleGLM, ``two_designs`` and
   ``capped_calls`` of JointDPGLM, ``epochs`` of Doubling and Restarting.
 """

@@ -1,8 +1,8 @@
 """What a batch of ShuffleGLM releases, with how much noise, and how long its batches are: all of it known beforehand.
 
 A batch releases one matrix and a few sums of gradients. Both are composed and calibrated as a whole to the budget, so
-that their cost is what the noise is worth; or each to half of it with the constants of the paper (Sarmasarkar 2026,
-arXiv:2602.00417).
+that their cost is what the noise is worth; or each to half of it by the analysis of the paper (Sarmasarkar 2026,
+arXiv:2602.00417), of whose descent there are fewer rounds.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def numeric_plan(
 
 
 def paper_plan(d: int, users: int, weight: float, budget: Budget) -> Plan:
-    """Half of ε and of δ for matrix and descent, with the constants of the paper."""
+    """Half of ε and of δ for matrix and descent, with b and g of (122); of Algorithm 7's rounds, 200."""
     half = Budget(budget.epsilon / 2, budget.delta / 2, adjacency=budget.adjacency)
     matrix = VectorSum(d * (d + 1) // 2, users, weight, budget=half, analysis="paper").protocol
     return Plan(matrix, half, 4 * ITERATIONS, None, 2 * ApproxDP(half.epsilon, half.delta, adjacency=budget.adjacency))

@@ -83,6 +83,8 @@ class Epochs(PrivatePolicy[None]):
             raise ValueError(
                 f"parameters must not hold what {type(self).__name__} itself is given, got parameters[{taken[0]!r}]"
             )
+        if self.parameters.get("parameters") == "published":
+            raise ValueError("parameters must not ask for an algorithm as published, which is not private")
         super().__init__(dim, (-math.inf, math.inf), budget=budget, horizon=horizon, **options)
         self.counting, self.drops_arms = InEpochs(), True
         self.epoch = 0

@@ -8,6 +8,9 @@
 :mod:`.implicit_gradient_descent`      proximal steps, noise on what is published
 =====================================  ============================================================================
 
-Each file has a class with ``step(x, y)`` and a function for a whole pass. How they take rows and keep states is
+:mod:`.published_frank_wolfe` has the first two as their paper prints them, which is not private as claimed: for
+comparisons.
+
+Each other file has a class with ``step(x, y)`` and a function for a whole pass. How they take rows and keep states is
 :mod:`dpkit.optimize.parts.stream_learner`.
 """

@@ -19,10 +19,14 @@ sums cost:
 * ``noise="gaussian"`` (default): clipping in ℓ₂ and ``BufferedToeplitz``: one Gaussian(z).
 * ``noise="generalized_gaussian"``: clipping in ℓ_q, q = p/(p − 1), and a ``BinaryTree`` with noise of that geometry. It
   has no exact sampler: this noise and the next are drawn and added in float64, and their guarantee is for real numbers.
-* ``noise="paper"``: the same tree with the noise of Theorem 3.1, σ₊² = 8K²κ ln(K/δ)(βD + L)²/ε², K = ⌈log₂ n⌉ + 1,
-  where clip = βD + L. ``cost`` says what that tree really costs.
+* ``noise="paper"``: the same tree with the level of Theorem 3.1, σ₊² = 8K²κ ln(K/δ)(βD + L)²/ε², K = ⌈log₂ n⌉ + 1,
+  where clip = βD + L. ``cost`` says what that tree really costs. κ and ‖·‖₊ are not the paper's but those of
+  :mod:`dpkit.geometry.smooth_norm` (κ = 1.71 where the paper has 2, at d = 5 and p = 1.5), and the radius has the law
+  that the density asks for.
 
-Two things differ from the paper's algorithm, which is ``forgetting=1, step_rule="open"`` with ``noise="paper"``:
+The paper's algorithm to the letter, which is not private as claimed, is
+:class:`~dpkit.optimize.stream.published_frank_wolfe.PublishedOnlineFrankWolfe`. ``forgetting=1, step_rule="open"`` with
+``noise="paper"`` is its private form. Two things differ from that:
 
 * ``forgetting``, r. The paper's r = 1 weighs all rows alike in d_t. Early gradients are the worst: they are clipped
   most, and their error would fade like 1/t only. With r = 2 a row's weight grows like its index, so that error fades

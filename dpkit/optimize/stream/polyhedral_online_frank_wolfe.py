@@ -34,10 +34,13 @@ and a score within (5t + 1)u·clip·max‖v‖₁, which is κ_t·s_t/2: two run
 
 * ``noise="gumbel"`` (default): ε_t² ∝ ln(t⁺/t), where t⁺ is the time of the next choice. So ε_t falls like 1/√t while
   every step chooses, as the paper's does, and is constant where the times of choices grow geometrically.
-* ``noise="paper"``: Laplace noise of scale 4D(βD + L)√(ln n·ln(1/δ))/(ε√t), where clip = βD + L, that is
-  ε_t = ε/(2√(t·ln n·ln(1/δ))); ``cost`` says what that really costs, with ε_t²/2 in place of ε_t²/8.
+* ``noise="paper"``: Laplace noise at the ε_t = ε/(2√(t·ln n·ln(1/δ))) of the paper's proof (appendix A.6), where
+  clip = βD + L; ``cost`` says what that really costs, with ε_t²/2 in place of ε_t²/8. Its scale is
+  4D(βD + L)√(t·ln n·ln(1/δ))/(ε(t + 1)), that is t/(t + 1) times the scale of line 8.
 
-``noise="paper", forgetting=1, hold=0, delay=0`` is the paper's algorithm.
+``noise="paper", forgetting=1, hold=0, delay=0`` is near the paper's algorithm: beside the scale, d_1 is ½∇ℓ(θ_1; x_1)
+and not ∇ℓ(θ_1; x_1), with which the first row would count twice. To the letter, and not private as claimed, it is
+:class:`~dpkit.optimize.stream.published_frank_wolfe.PublishedPolyhedralOnlineFrankWolfe`.
 
 Cost per step: O(d); per choice: one random number per vertex.
 

@@ -80,6 +80,11 @@ PLACE = "postgresql://a:secret@h/d"
         ),
         ("policy", 'class = "nowhere.to.be:Found"', "policy.class must be in a module that imports.*nowhere"),
         ("policy", 'class = "json:JSONDecoder"', "policy.class must be a private policy"),
+        (
+            "policy",
+            'class = "JointDPGLM"\ndim = 3\nhorizon = 60\nparameters = "published"',
+            "policy.parameters must not be 'published'",
+        ),
     ],
 )
 def test_mistakes_are_named(tmp_path, part, text, message):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball
 
-from dpbandits.private.parts.design import g_optimal_design
+from dpkit.geometry import g_optimal_design
 
 
 def largest(arms, weights):
