@@ -88,6 +88,14 @@ class AsDecided(AsRewarded):
     def teaches(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
         return self.enters(policy, pending)
 
+    def closed(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
+        """Whether the batch of a decision was released, so that its reward counts for nothing."""
+        return False
+
+    def released(self, policy: PrivatePolicy[Any]) -> None:
+        # rewards of closed batches may still come, but their arms need not be kept
+        policy.waiting.drop_arms(lambda pending: self.closed(policy, pending))
+
 
 class Shuffled(AsDecided):
     """A round counts in the batch of its decision, or not."""
@@ -101,13 +109,11 @@ class Shuffled(AsDecided):
 
     def enters(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
         # after the last release nobody would ever see a record
-        is_open = pending.round >= policy.schedule.start(policy.releases) and len(pending.arm) > 0
+        is_open = not self.closed(policy, pending) and len(pending.arm) > 0
         return is_open and policy.releases < len(policy.schedule.ends)
 
-    def released(self, policy: PrivatePolicy[Any]) -> None:
-        # rewards of closed batches may still come and count for nothing, so that their arms are not kept
-        start = policy.schedule.start(policy.releases)
-        policy.waiting.drop_arms(lambda pending: pending.round < start)
+    def closed(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
+        return pending.round < policy.schedule.start(policy.releases)
 
     def tell(self, policy: PrivatePolicy[Any]) -> None:
         absent = getattr(getattr(policy, "sums", None), "absent", 0.0)

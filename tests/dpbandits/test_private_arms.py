@@ -14,6 +14,7 @@ from dpbandits import Policy, Released
 from dpbandits.policies import Doubling, PrivateArms, Restarting, StandingPrivateGLM
 from dpkit.moments import arm_batches
 from dpkit.moments.arm_batches import ArmBatches
+from dpkit.moments.arm_turns import ArmTurns
 
 EPSILON = 2.0
 
@@ -187,7 +188,7 @@ def test_plays_and_the_ends_of_batches_do_not_look_at_rewards():
             arms.append(decision.index)
             if way and (way == 1 or t % 2):
                 policy.update(decision, float(t % way))
-        runs.append((arms, policy.sums.counts(25).tolist()))
+        runs.append((arms, policy.sums.turns.counts(25).tolist()))
     assert runs[0] == runs[1] == runs[2]
 
 
@@ -306,7 +307,7 @@ def test_what_is_released_chooses_as_the_policy_does():
 
 
 def test_a_decision_that_is_made_once_more_counts_once():
-    sums = ArmBatches(2, 0.0, 1.0, budget=Budget(1.0, 0.0), rng=seeded())
+    sums = ArmTurns(2)
     sums.decided(0, 0)
     sums.decided(0, 1)  # the first was left unmade
     assert sums.counts(0).tolist() == [0, 0]

@@ -43,7 +43,7 @@ SMALL = {
     "DisjointPrivateGLM": {"arms": 2, "first_batch": 4},
     "DisjointShuffleGLM": {"arms": ["a", "b"], "first_batch": 4},
     "LDPGLM": {"first_batch": 4},
-    "PrivateArms": {"arms": 1, "first_batch": 4},
+    "PrivateArms": {"arms": 2, "first_batch": 2},
     "StandingPrivateGLM": {"arms": np.eye(2), "first_batch": 4},
     "ShuffleOnePassGLM": {"first_batch": 4},
     "ShuffleLinUCB": {"first_batch": 4},

@@ -1,10 +1,10 @@
-"""From noisy sums of the batches of arms to a posterior of each arm's mean reward: what PrivateArms computes.
+"""From noisy sums of the batches of arms to a posterior of each arm's mean reward, for arms without features.
 
-All of it is post-processing of what was released. Rewards are in units of their range, x = (r − low)/(high − low).
-Batch j of arm k had n_j decisions, and its sum y_kj of x − ½ has the noise variance σ². By its own batches, weighed by
-what they know, arm k has the mean
+``PrivateArms``, ``ShuffleArms`` and ``LDPArms`` share it. All of it is post-processing of what was released. Rewards
+are in units of their range, x = (r − low)/(high − low). Batch j of arm k had n_j decisions, and its sum y_kj of x − ½
+has the noise variance σ_j². By its own batches, weighed by what they know, arm k has the mean
 
-    m_k = ½ + Σ_j w_kj·y_kj / p_k,    p_k = Σ_j w_kj·n_j,    w_kj = n_j/(σ² + n_j·v_k),
+    m_k = ½ + Σ_j w_kj·y_kj / p_k,    p_k = Σ_j w_kj·n_j,    w_kj = n_j/(σ_j² + n_j·v_k),
 
 of variance 1/p_k, v_k = μ(1 − μ) the largest variance of rewards in [0, 1] with the arm's mean μ. All arms' means come
 from one normal law, N(λ, τ²) (empirical Bayes): λ has a normal prior around the base rate, with a standard deviation of
@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
+from accounting.checks import fraction
+from dpbandits.policy.catalogue import Catalogue
 
 __all__ = ["Estimate", "Posteriors"]
 
@@ -63,6 +65,47 @@ class Estimate:
     error: Array
     since: int
 
+    def means(self, catalogue: Catalogue, rewards: tuple[float, float]) -> dict[str, float]:
+        """Of the active arms of which something was released, the mean by the arm's own batches, within the range.
+
+        Raises
+        ------
+        ValueError
+            If nothing was released of any of them.
+        """
+        found = zip(catalogue.names, catalogue.active, self.closed > 0, self.own, strict=True)
+        known = {name: float(np.clip(own, *rewards)) for name, active, some, own in found if active and some}
+        if not known:
+            raise ValueError(
+                "no information yet: no active arm has completed its first batch, so that nothing was released of any; "
+                "go on with select and update"
+            )
+        return known
+
+    def interval(
+        self, catalogue: Catalogue, rewards: tuple[float, float], arm: str, confidence: float, *, laplace: bool
+    ) -> tuple[float, float]:
+        """Where the mean of an arm lies, within the range; ``laplace`` says that noise has Laplace's tails.
+
+        Raises
+        ------
+        ValueError
+            If there never was such an arm, nothing was released of it, or for a confidence that is not in (0, 1).
+        """
+        from scipy.special import ndtri
+
+        level, names, (low, high) = fraction("confidence", confidence), catalogue.names, rewards
+        if arm not in names:
+            raise ValueError(f"arm must be one of {names}, got arm={arm!r}")
+        slot = len(names) - 1 - names[::-1].index(arm)
+        if not self.closed[slot]:
+            raise ValueError(f"no information yet: arm {arm!r} has not completed its first batch, nothing was released")
+        reach = float(ndtri(0.5 + 0.5 * level))
+        if laplace:  # the sum of normal and Laplace errors has no longer tails than these
+            reach = max(reach, -math.log1p(-level) / math.sqrt(2.0))
+        own, error = float(self.own[slot]), float(self.error[slot])
+        return max(low, min(own - reach * error, high)), min(high, max(own + reach * error, low))
+
     def check(self) -> None:
         """Refuse one that was read from a file, and is none."""
         if (self.closed < 0).any() or (self.closed > self.sums.shape[1]).any() or (self.width < 0).any():
@@ -81,8 +124,8 @@ class Posteriors:
         Around which the level is expected.
     lengths : (J,) ndarray
         n_j.
-    noise : float
-        Of a sum of r − c: its standard deviation.
+    noise : float or (J,) ndarray
+        Of a sum of r − c, beyond what rewards add to it that are 0 or 1: its standard deviation.
     exploration : float
         The width of draws, over the posterior's standard deviation.
     horizon : int
@@ -93,7 +136,7 @@ class Posteriors:
     high: float
     base_rate: float
     lengths: Array
-    noise: float
+    noise: float | Array
     exploration: float
     horizon: int
 

@@ -49,6 +49,12 @@ class InEpochs(AsDecided):
         open_epoch = pending.note[0] == policy.epoch and len(pending.arm) > 0
         return open_epoch and inner.counting.enters(inner, policy.in_epoch(pending))
 
+    def closed(self, policy: Epochs, pending: Pending) -> bool:  # type: ignore[override]
+        inner = policy.policy
+        if pending.note[0] < policy.epoch:
+            return True
+        return isinstance(inner.counting, AsDecided) and inner.counting.closed(inner, policy.in_epoch(pending))
+
 
 class Epochs(PrivatePolicy[None]):
     """Base of the policies that start another one afresh; they hold it, and ask it by its public protocol.
@@ -78,6 +84,7 @@ class Epochs(PrivatePolicy[None]):
     ) -> None:
         self.algorithm = algorithm if isinstance(algorithm, str) else algorithm.__name__
         self.algorithm_class = _private_policy(self.algorithm)
+        self.takes_pure = self.algorithm_class.takes_pure  # type: ignore[misc]
         self.parameters = dict(parameters or {})
         if taken := sorted(set(self.parameters) & set(_OWN)):
             raise ValueError(
@@ -137,16 +144,12 @@ class Epochs(PrivatePolicy[None]):
         self.charge_once(fresh.ledger.total, self._scope(epoch))
         self.run.begin()
         self.begin_epoch(epoch, fresh)
-        self._drop_arms(0)
+        self.counting.released(self)
         self.keep()
         self.run.end()
 
     def begin_epoch(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
         self.epoch, self.policy = epoch, fresh
-
-    def _drop_arms(self, start: int) -> None:
-        """Rewards of closed epochs, and of this epoch's rounds before ``start``, count for nothing."""
-        self.waiting.drop_arms(lambda pending: pending.note[:2] < (self.epoch, start))
 
     # ---------------------------------------------------------------------------------------------- choose
 
@@ -211,7 +214,7 @@ class Epochs(PrivatePolicy[None]):
     def expose(self) -> None:
         self.policy.expose()
         if self.policy.drops_arms:  # as it does with open decisions of its own
-            self._drop_arms(self.policy.schedule.start(self.policy.releases))
+            self.counting.released(self)
 
     # ------------------------------------------------------------------------------------- input and state
 
