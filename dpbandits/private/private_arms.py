@@ -72,14 +72,10 @@ from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.private.parts.arm_people import InArms
-from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors
+from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors, first_length
 from dpkit.moments.arm_batches import ArmBatches
 
 __all__ = ["PrivateArms"]
-
-# of the first batch, in standard deviations of the noise of a sum of rewards in [0, 1]; and at least so many decisions,
-# but no more than a share of an arm's part of all rounds
-_CLEAR, _FEWEST, _SHARE = 11.3, 8, 8
 
 
 class PrivateArms(PrivatePolicy[Estimate]):
@@ -157,8 +153,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
         self.sums = ArmBatches(K, low, high, budget=budget, records=self.rounds_per_person or 1, rng=self.rng)
         if self.persons is not None:
             self.counting, self.drops_arms = InArms(), True
-        enough = min(max(_FEWEST, round(_CLEAR * self.sums.noise / (high - low))), max(1, T // (_SHARE * K)))
-        self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
+        self.first_batch = first_length(first_batch, self.sums.noise / (high - low), T, K)
         self.growth, self.exploration = growth, nonnegative("exploration", exploration)
         # of an arm, by the number of decisions for it
         self.schedule = Schedule.batches(T, self.first_batch, growth)
@@ -233,17 +228,10 @@ class PrivateArms(PrivatePolicy[Estimate]):
         return self.public.since
 
     def due(self) -> bool:
-        return self.full() is not None
-
-    def full(self) -> int | None:
-        """The first arm whose open batch has all its decisions."""
-        lengths, closed = self.posteriors.lengths, self.public.closed
-        wanted = np.append(lengths, np.inf)[closed]
-        found = np.flatnonzero(self.sums.turns.counts(self.decisions) >= wanted)
-        return int(found[0]) if len(found) else None
+        return self.posteriors.full(self.public, self.sums.turns.counts(self.decisions)) is not None
 
     def close_batch(self) -> Estimate:
-        arm = self.full()
+        arm = self.posteriors.full(self.public, self.sums.turns.counts(self.decisions))
         if arm is None:
             raise RuntimeError("no batch is due")
         return self.posteriors(self.public, arm, self.sums.release(arm, self.decisions), self.decisions)

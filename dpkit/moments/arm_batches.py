@@ -52,11 +52,11 @@ def least_noise(budget: Budget, records: int = 1) -> Laplace | Gaussian:
     ['Laplace', 'Laplace', 'Gaussian']
     """
     adjacency, m = budget.adjacency, integer("records", records, at_least=1)
-    laplace = Laplace(calibrate(lambda z: m * Laplace(z, adjacency=adjacency), budget), adjacency=adjacency)
-    if budget.delta == 0:
-        return laplace
-    gaussian = Gaussian(calibrate(lambda z: m * Gaussian(z, adjacency=adjacency), budget), adjacency=adjacency)
-    return min(laplace, gaussian, key=_std)
+    laws: list[Laplace | Gaussian] = []
+    laws.append(Laplace(calibrate(lambda z: m * Laplace(z, adjacency=adjacency), budget), adjacency=adjacency))
+    if budget.delta > 0:
+        laws.append(Gaussian(calibrate(lambda z: m * Gaussian(z, adjacency=adjacency), budget), adjacency=adjacency))
+    return min(laws, key=_std)
 
 
 def _std(law: Laplace | Gaussian) -> float:

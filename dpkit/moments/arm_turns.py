@@ -126,10 +126,9 @@ class ArmTurns:
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked; there are as many arms as in the state already."""
         people = () if self._asked is None else ("asked", "told")
-        if not isinstance(saved, Mapping) or set(saved) != {*self._KEPT, *people}:
-            raise ValueError(
-                f"turns must hold the entries {sorted({*self._KEPT, *people})}, got {entries.short(saved)}"
-            )
+        names = {*self._KEPT, *people}
+        if not isinstance(saved, Mapping) or set(saved) != names:
+            raise ValueError(f"turns must hold the entries {sorted(names)}, got {entries.short(saved)}")
         entries.resume(self, self._KEPT, {name: saved[name] for name in self._KEPT})
         if (self.counted < 0).any() or self.last > len(self.counted):
             raise ValueError("counted must be at least 0, and last name an arm, got others")

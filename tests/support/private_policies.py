@@ -44,6 +44,8 @@ SMALL = {
     "DisjointShuffleGLM": {"arms": ["a", "b"], "first_batch": 4},
     "LDPGLM": {"first_batch": 4},
     "PrivateArms": {"arms": 2, "first_batch": 2},
+    "ShuffleArms": {"arms": 2, "first_batch": 2},
+    "LDPArms": {"arms": 2, "first_batch": 2},
     "StandingPrivateGLM": {"arms": np.eye(2), "first_batch": 4},
     "ShuffleOnePassGLM": {"first_batch": 4},
     "ShuffleLinUCB": {"first_batch": 4},

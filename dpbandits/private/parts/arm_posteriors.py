@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
-from accounting.checks import fraction
+from accounting.checks import fraction, integer
 from dpbandits.policy.catalogue import Catalogue
 
-__all__ = ["Estimate", "Posteriors"]
+__all__ = ["Estimate", "Posteriors", "first_length"]
 
 # τ, up to that of means which are 0 or 1, alike
 _SPREADS = np.concatenate([[0.0], np.geomspace(0.003, 0.5, 23)])
@@ -34,6 +34,9 @@ _WEIGHTS = np.log(_SPREADS + _SPREADS[1])
 _LEVEL_VARIANCE = 0.25
 # as many decisions of the level are added to an arm's own, where its variance is computed
 _SHRUNK = 4.0
+# of the first batch, in standard deviations of the noise of a sum of rewards in [0, 1]; and at least so many decisions,
+# but no more than a share of an arm's part of all rounds
+_CLEAR, _FEWEST, _SHARE = 11.3, 8, 8
 # variances depend on means, and means on variances
 _PASSES = 2
 
@@ -140,6 +143,11 @@ class Posteriors:
     exploration: float
     horizon: int
 
+    def full(self, known: Estimate, counts: NDArray[np.int64]) -> int | None:
+        """The first arm whose open batch has all that it waits for, of these counts."""
+        found = np.flatnonzero(counts >= np.append(self.lengths, np.inf)[known.closed])
+        return int(found[0]) if len(found) else None
+
     def nothing(self, arms: int) -> Estimate:
         """What is known at the start."""
         return self._of(np.zeros(arms, np.int64), np.zeros((arms, len(self.lengths))), 0)
@@ -175,6 +183,19 @@ class Posteriors:
         width = self.exploration * late * length * np.sqrt(np.maximum(square - mean**2, 0.0))
         error = length * np.minimum(1.0, 1.0 / np.sqrt(np.maximum(precision, 1.0)))
         return Estimate(closed, sums, self.low + length * mean, width, self.low + length * own, error, decisions)
+
+
+def first_length(first: int | None, noise: float, horizon: int, arms: int) -> int:
+    """Decisions for an arm before its first release: those that were asked for, or by the noise of a sum in ranges.
+
+    Examples
+    --------
+    >>> first_length(None, 1.41, 20_000, 5), first_length(None, 1.41, 400, 5), first_length(7, 1.41, 400, 5)
+    (16, 10, 7)
+    """
+    if first is None:
+        first = min(max(_FEWEST, round(_CLEAR * noise)), max(1, horizon // (_SHARE * arms)))
+    return integer("first_batch", first, at_least=1)
 
 
 def _pooled(own: Array, precision: Array, base_rate: float) -> tuple[Array, Array, float]:
