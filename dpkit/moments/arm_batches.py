@@ -12,7 +12,8 @@ Cost per record: O(1); per release one exact draw.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -36,6 +37,8 @@ _STEPS = 2**12
 _UP = 1.0 + 2.0**-50
 
 
+# the same budget comes again in every run of a simulation, and several records take a second to price
+@lru_cache(maxsize=64)
 def least_noise(budget: Budget, records: int = 1) -> Laplace | Gaussian:
     """The Laplace or the Gaussian mechanism of which so many meet the budget, whichever has the smaller variance.
 
@@ -52,10 +55,13 @@ def least_noise(budget: Budget, records: int = 1) -> Laplace | Gaussian:
     ['Laplace', 'Laplace', 'Gaussian']
     """
     adjacency, m = budget.adjacency, integer("records", records, at_least=1)
-    laws: list[Laplace | Gaussian] = []
-    laws.append(Laplace(calibrate(lambda z: m * Laplace(z, adjacency=adjacency), budget), adjacency=adjacency))
+    # without δ the sum of all ε is the price, and other accountants are asked for nothing
+    by: Literal["pure"] | None = "pure" if budget.delta == 0 else None
+    z = calibrate(lambda z: m * Laplace(z, adjacency=adjacency), budget, accountant=by)
+    laws: list[Laplace | Gaussian] = [Laplace(z, adjacency=adjacency)]
     if budget.delta > 0:
-        laws.append(Gaussian(calibrate(lambda z: m * Gaussian(z, adjacency=adjacency), budget), adjacency=adjacency))
+        z = calibrate(lambda z: m * Gaussian(z, adjacency=adjacency), budget)
+        laws.append(Gaussian(z, adjacency=adjacency))
     return min(laws, key=_std)
 
 

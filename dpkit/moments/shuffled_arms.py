@@ -48,6 +48,10 @@ __all__ = ["ShuffledArms"]
 _LARGEST_EPSILON = 30.0
 
 
+# of x − ½; a little more than a half, as records at the bound itself take longer to check
+_BOUND = 0.5 * (1.0 + 2.0**-30)
+
+
 @dataclass(frozen=True)
 class _Plan:
     """The messages of a batch of so many ``users``: of a sum, or responses of local privacy ``epsilon``."""
@@ -64,7 +68,7 @@ def _plans(lengths: tuple[int, ...], budget: Budget, records: int) -> tuple[_Pla
     """The least noise for each batch."""
     found, shorter = [], records == 1
     for n in lengths:
-        protocol = batch_protocol(1, n, 0.5, 1.0, budget, records)
+        protocol = batch_protocol(1, n, _BOUND, 1.0, budget, records)
         plan = _Plan(n, protocol.cost, protocol.noise_std(n), protocol)
         if shorter:  # where responses have lost, they have for all larger numbers of users
             response = _responses(n, budget)
