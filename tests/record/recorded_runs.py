@@ -61,7 +61,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "StandingPrivateGLM": ("StandingPrivateGLM", {"first_batch": 16}),
     "PrivateArms": ("PrivateArms", {"arms": NAMES, "first_batch": 8, "budget": Budget(8.0, 0.0)}),
     "PrivateArms, person": ("PrivateArms", {"arms": NAMES, "first_batch": 8, "budget": PERSON}),
-    "PrivateArms, persons": (
+    "PrivateArms, three records of a person": (
         "PrivateArms",
         {"arms": NAMES, "first_batch": 8, "budget": PERSON, "rounds_per_person": 3},
     ),
