@@ -27,7 +27,10 @@ from dpbandits.durability.pending import Pending
 if TYPE_CHECKING:
     from dpbandits.policy.private import PrivatePolicy
 
-__all__ = ["AsDecided", "AsRewarded", "ByTotals", "Shuffled", "counting_of"]
+__all__ = ["AsDecided", "AsRewarded", "ByTotals", "InArms", "Shuffled", "ShuffledInArms", "counting_of"]
+
+# what a registry has room for
+_LAST = 2**32 - 1
 
 
 class AsRewarded:
@@ -125,6 +128,40 @@ class Shuffled(AsDecided):
                 f"depends on when rewards came: show it to nobody who must not know",
                 stacklevel=4,
             )
+
+
+class InArms(AsDecided):
+    """A reward enters the batch of its arm that is open when it comes, if none of its person has entered that before.
+
+    The second cannot be, unless rewards are late.
+    """
+
+    def batch(self, policy: PrivatePolicy[Any]) -> int:
+        # the registry counts; who is in which batch is asked of the turns
+        return min(policy.decisions, _LAST)
+
+    def admitted(self, policy: PrivatePolicy[Any], pending: Pending) -> Pending:
+        if policy.persons is not None and not policy.sums.turns.may_ask(pending.index, pending.person):
+            return replace(pending, arm=np.empty(0))
+        return super().admitted(policy, pending)
+
+    def counted(self, policy: PrivatePolicy[Any], pending: Pending) -> None:
+        super().counted(policy, pending)
+        if policy.persons is not None and len(pending.arm):
+            policy.sums.turns.ask(pending.index, pending.person)
+
+    def enters(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
+        return len(pending.arm) > 0 and policy.sums.turns.may_tell(pending.index, pending.person)
+
+
+class ShuffledInArms(InArms):
+    """A reward enters the batch of its decision, whose number is the decision's note, or none."""
+
+    def enters(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
+        return len(pending.arm) > 0 and not self.closed(policy, pending)
+
+    def closed(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
+        return bool(pending.note[0] < policy.public.closed[pending.index])
 
 
 def counting_of(trust: Literal["none", "joint", "shuffle", "local"], *, totals: bool) -> AsRewarded:

@@ -31,7 +31,7 @@ Guarantee
   whole run costs one ``Laplace(z)``, or one ``Gaussian(z)`` where that has less noise, recorded when the policy is
   made. With z = 1/ε it is ε-DP.
 * A person teaches in the first m = ``rounds_per_person`` of its rounds, of which no two may be in one batch. That is
-  decided as rounds are (``private.parts.arm_people``): a round teaches if its person had fewer than m that do, and none
+  decided as rounds are (``policy.trust``): a round teaches if its person had fewer than m that do, and none
   in the open batch of its arm. It follows from who came when and from releases, and is the same in both runs. Of two
   rewards that are late and come in one batch, the second is dropped: by the person's own data. So in each run the
   person has a part of at most R/2 in at most m sums, and the run costs m ``Laplace(z)`` or m ``Gaussian(z)``, whichever
@@ -71,7 +71,7 @@ from dpbandits.policy.choices import Independent, Law
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
-from dpbandits.private.parts.arm_people import InArms
+from dpbandits.policy.trust import InArms
 from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors, first_length
 from dpkit.moments.arm_batches import ArmBatches
 

@@ -20,7 +20,7 @@ Guarantee
   itself: batches compose in parallel, adaptively, and the run costs the budget's (ε, δ), recorded when the policy is
   made.
 * A person is a user of the first m = ``rounds_per_person`` of its rounds of which no two are in one batch
-  (``private.parts.arm_people``), which is public; its other rounds are no users. So a person changes one message of
+  (``policy.trust``), which is public; its other rounds are no users. So a person changes one message of
   each of m sums, and pays for m of them.
 * Messages are of the kind with less noise: counts of many bits, or, in short batches at a large ε, randomized response.
   Both are priced exactly, by what is known of shuffled binomial noise, and of shuffled responses.
@@ -58,7 +58,7 @@ from dpbandits.policy.choices import Independent, Law
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
-from dpbandits.private.parts.arm_people import ShuffledInArms
+from dpbandits.policy.trust import ShuffledInArms
 from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors, first_length
 from dpkit.moments.shuffled_arms import ShuffledArms
 

@@ -43,14 +43,12 @@ from dpkit.lazy import attributes_of
 if TYPE_CHECKING:
     from dpkit.moments.arm_batches import ArmBatches
     from dpkit.moments.arm_messages import ArmMessages
-    from dpkit.moments.arm_turns import ArmTurns
     from dpkit.moments.arms import ArmSums, reward_scales, reward_sensitivity
     from dpkit.moments.blocks import BlockSums, Released, block_record, features, record_sensitivity
     from dpkit.moments.local import PairMessages
     from dpkit.moments.pairs import NoisyPair, PairSums, pair_scales, whole_digits
     from dpkit.moments.people import People, PersonSums, PersonTotals, Rounds, Weigh
     from dpkit.moments.records import NoisyRecords, RecordSums
-    from dpkit.moments.reports import Reports
     from dpkit.moments.shuffled import ShuffledBatches, batch_protocol, max_cost
     from dpkit.moments.shuffled_arms import ShuffledArms
     from dpkit.moments.shuffled_pairs import NoisyBatch, PairBatches
@@ -60,7 +58,6 @@ __all__ = [
     "ArmBatches",
     "ArmMessages",
     "ArmSums",
-    "ArmTurns",
     "BlockSums",
     "NoisyBatch",
     "NoisyPair",
@@ -73,7 +70,6 @@ __all__ = [
     "PersonTotals",
     "RecordSums",
     "Released",
-    "Reports",
     "Rounds",
     "ShuffledArms",
     "ShuffledBatches",
@@ -94,14 +90,12 @@ __all__ = [
 _HOMES = {
     "dpkit.moments.arm_batches": "ArmBatches",
     "dpkit.moments.arm_messages": "ArmMessages",
-    "dpkit.moments.arm_turns": "ArmTurns",
     "dpkit.moments.arms": "ArmSums reward_scales reward_sensitivity",
     "dpkit.moments.blocks": "BlockSums Released block_record features record_sensitivity",
     "dpkit.moments.local": "PairMessages",
     "dpkit.moments.pairs": "NoisyPair PairSums pair_scales whole_digits",
     "dpkit.moments.people": "People PersonSums PersonTotals Rounds Weigh",
     "dpkit.moments.records": "NoisyRecords RecordSums",
-    "dpkit.moments.reports": "Reports",
     "dpkit.moments.shuffled": "ShuffledBatches batch_protocol max_cost",
     "dpkit.moments.shuffled_arms": "ShuffledArms",
     "dpkit.moments.shuffled_pairs": "NoisyBatch PairBatches",

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from accounting import Budget, Laplace, Ledger, LocalShuffled, PureDP, delta, epsilon
 from dpbandits import Policy, Released
 from dpbandits.policies import LDPArms, PrivateArms, ShuffleArms
-from dpkit.moments import ArmMessages, Reports, ShuffledArms
+from dpkit.moments import ArmMessages, ShuffledArms
+from dpkit.moments.reports import Reports
 from dpkit.moments.shuffled_arms import _plans
 
 TWINS = {ShuffleArms: Budget(4.0, 1e-5), LDPArms: Budget(4.0, 0.0)}
