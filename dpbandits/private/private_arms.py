@@ -96,6 +96,8 @@ class PrivateArms(PrivatePolicy[Estimate]):
         (16/ε), at least 8, and no more than T/(8K).
     growth : float
         Decisions of a batch over those of the one before, at least 1.
+    longest_batch : int, optional
+        Decisions of a batch at most.
     exploration : float
         α ≥ 0.
     **options
@@ -142,6 +144,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
         horizon: int,
         first_batch: int | None = None,
         growth: float = 1.3,
+        longest_batch: int | None = None,
         exploration: float = 0.8,
         **options: Unpack[PrivateOptions],
     ) -> None:
@@ -156,7 +159,8 @@ class PrivateArms(PrivatePolicy[Estimate]):
         self.first_batch = first_length(first_batch, self.sums.noise / (high - low), T, K)
         self.growth, self.exploration = growth, nonnegative("exploration", exploration)
         # of an arm, by the number of decisions for it
-        self.schedule = Schedule.batches(T, self.first_batch, growth)
+        self.longest_batch = None if longest_batch is None else integer("longest_batch", longest_batch, at_least=1)
+        self.schedule = Schedule.batches(T, self.first_batch, growth, self.longest_batch)
         lengths = np.diff(np.array([0, *self.schedule.ends], dtype=np.float64))
         model = low, high, self.base_rate, lengths, self.sums.noise, self.exploration, T
         self.posteriors = Posteriors(*model)
@@ -202,6 +206,15 @@ class PrivateArms(PrivatePolicy[Estimate]):
         laplace = isinstance(self.sums.law, Laplace)
         with self.lock:
             return self.public.interval(self.catalogue, self.reward_range, arm, confidence, laplace=laplace)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the last batch of an arm contradicts its earlier ones: the world moved.
+
+        Without a change that is so once in 10⁵ batches. Post-processing, so it costs nothing. Of arms that are not
+        played nothing is seen.
+        """
+        return self.posteriors.contradicted(self.public, 1e-5)
 
     def check_log(self) -> None:
         """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""

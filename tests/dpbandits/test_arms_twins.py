@@ -123,9 +123,9 @@ def test_batches_take_the_messages_with_less_noise():
 def test_a_sum_is_right_on_average_and_as_noisy_as_stated():
     """Missing records count as the middle. False alarms under other seeds: 1e-9 (six and a half deviations)."""
     for length, kind in ((8, "response"), (100, "sum")):
-        sums, found, t = ShuffledArms(2, -1.0, 3.0, [length] * 80, budget=Budget(4.0, 1e-6), rng=seeded(length)), [], 0
+        sums, found, t = ShuffledArms(2, -1.0, 3.0, [length] * 40, budget=Budget(4.0, 1e-6), rng=seeded(length)), [], 0
         assert sums.kinds[0] == kind
-        for _ in range(80):
+        for _ in range(40):
             for i in range(length):
                 sums.turns.decided(t, 1)
                 t += 1
@@ -135,8 +135,8 @@ def test_a_sum_is_right_on_average_and_as_noisy_as_stated():
             assert sums.absent == 0.25
         # what is missing is the middle, of which a response is a coin
         std = math.sqrt(sums.noise[0] ** 2 + (kind == "response") * length / 4 * 4.0)
-        assert abs(np.mean(found) + length / 2) < 6.5 * std / math.sqrt(80)
-        assert 0.6 * std < np.std(found) < 1.5 * std
+        assert abs(np.mean(found) + length / 2) < 6.5 * std / math.sqrt(40)
+        assert 0.4 * std < np.std(found) < 1.8 * std
 
 
 # -------------------------------------------------------------------------------------------- what it costs, and whom
@@ -226,7 +226,7 @@ def test_one_unit_changes_one_message_of_each_of_m_batches_at_most(m, monkeypatc
 @pytest.mark.parametrize(("kind", "budget"), [(ShuffleArms, Budget(4.0, 1e-6)), (LDPArms, Budget(4.0, 0.0))])
 def test_they_find_the_better_one(kind, budget):
     lost, held = 0.0, []
-    for seed in range(3):
+    for seed in range(2):
         rng, means = seeded(seed), [0.2, 0.5, 0.3]
         policy = kind(3, budget=budget, horizon=1500, rng=rng)
         for _ in range(1500):
@@ -236,8 +236,8 @@ def test_they_find_the_better_one(kind, budget):
         for arm, mean in enumerate(means):
             low, high = policy.interval(str(arm), 0.99)
             held.append(low <= mean <= high)
-    assert lost / 3 < 110  # by chance 250
-    assert sum(held) >= 8
+    assert lost / 2 < 110  # by chance 250
+    assert sum(held) >= 5
 
 
 @twins

@@ -167,6 +167,31 @@ class Posteriors:
         closed[arm] += 1
         return self._of(closed, sums, decisions)
 
+    def contradicted(self, known: Estimate, false_alarms: float) -> bool:
+        """Whether the last batch of some arm is farther from its earlier ones than chance and noise explain.
+
+        Where nothing moves that is so with probability ``false_alarms`` for a batch at most: half of it for the chance
+        of rewards and all earlier batches, by normal quantiles, half for the batch's own noise, by those of Laplace.
+        """
+        from scipy.special import ndtri
+
+        slots = np.flatnonzero(known.closed >= 2)
+        if not len(slots):
+            return False
+        last = known.closed[slots] - 1
+        earlier = np.where(np.arange(len(self.lengths)) < last[:, None], self.lengths, 0.0)
+        sums, n = known.sums[slots] / (self.high - self.low), self.lengths[last]
+        noise = np.broadcast_to(np.asarray(self.noise) / (self.high - self.low), self.lengths.shape)
+        # both together say how much rewards vary
+        mean = np.clip(0.5 + sums.sum(axis=1) / (earlier.sum(axis=1) + n), 0.0, 1.0)
+        variance = np.maximum(mean * (1.0 - mean), 0.25 / (earlier.sum(axis=1) + _SHRUNK))
+        weights = earlier / (noise**2 + earlier * variance[:, None])
+        precision = (weights * earlier).sum(axis=1)
+        apart = sums[np.arange(len(slots)), last] / n - (weights * sums).sum(axis=1) / precision
+        reach = float(ndtri(1.0 - false_alarms / 4.0)) * np.sqrt(variance / n + 1.0 / precision)
+        reach += math.log(2.0 / false_alarms) / math.sqrt(2.0) * noise[last] / n
+        return bool((np.abs(apart) > reach).any())
+
     def _of(self, closed: NDArray[np.int64], sums: Array, decisions: int) -> Estimate:
         length = self.high - self.low
         released = np.arange(len(self.lengths)) < closed[:, None]
