@@ -165,6 +165,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
         model = low, high, self.base_rate, lengths, self.sums.noise, self.exploration, T
         self.posteriors = Posteriors(*model)
         self.public = self.posteriors.nothing(K)
+        self._looked = 0, False
         self.open_run(self.sums.cost)
 
     def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
@@ -214,7 +215,9 @@ class PrivateArms(PrivatePolicy[Estimate]):
         Without a change that is so once in 10⁵ batches. Post-processing, so it costs nothing. Of arms that are not
         played nothing is seen.
         """
-        return self.posteriors.contradicted(self.public, 1e-5)
+        if self._looked[0] != self.releases:  # asked in every round
+            self._looked = self.releases, self.posteriors.contradicted(self.public, 1e-5)
+        return self._looked[1]
 
     def check_log(self) -> None:
         """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""

@@ -385,3 +385,38 @@ def test_logs_are_refused_and_contexts_not_looked_at():
             policy.select(bad)
     with pytest.raises(ValueError, match="delta must be positive"):
         StandingPrivateGLM(2, np.eye(2), budget=Budget(1.0, 0.0), horizon=40)
+
+
+def test_doubling_remembers_what_earlier_epochs_have_released(tmp_path):
+    """And a state goes on bit for bit; one of before this was so goes on without."""
+
+    def played(policy, first, last):
+        out = []
+        for t in range(first, last):
+            decision = policy.select()
+            out.append((decision.index, decision.scores.tolist()))
+            policy.update(decision, float((t % 3 == 0) if decision.index else (t % 3 > 0)))
+        return out
+
+    inner = {"arms": 3, "first_batch": 4}
+    policy = Doubling(1, "PrivateArms", budget=Budget(4.0, 0.0), parameters=inner, first_epoch=100, rng=seeded(2))
+    played(policy, 0, 100)
+    before = policy.policy.means()
+    policy.update(policy.select(), 1.0)
+    assert policy.epoch == 1
+    assert policy.policy.means() == pytest.approx(before)
+    assert policy.policy.interval("0")[1] - policy.policy.interval("0")[0] < 0.5
+    played(policy, 101, 330)
+    policy.save(tmp_path / "state")
+    again = Policy.load(tmp_path / "state", unattended=True)
+    assert played(again, 330, 400) == played(policy, 330, 400)
+    assert repr(again.kept()) == repr(policy.kept())
+    tree = policy.kept()
+    lacking = {name: value for name, value in tree.items() if name != "told"}
+    fresh = Doubling(1, "PrivateArms", budget=Budget(4.0, 0.0), parameters=inner, first_epoch=100, rng=seeded(2))
+    fresh.resume(lacking)
+    assert not fresh.told.any()
+    for bad in (tree | {"told": -tree["told"]}, tree | {"told": tree["told"][:1]}, tree | {"epoch": 0}):
+        fresh = Doubling(1, "PrivateArms", budget=Budget(4.0, 0.0), parameters=inner, first_epoch=100, rng=seeded(2))
+        with pytest.raises(ValueError, match="must"):
+            fresh.resume(bad)

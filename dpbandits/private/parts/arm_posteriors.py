@@ -76,7 +76,7 @@ class Estimate:
         ValueError
             If nothing was released of any of them.
         """
-        found = zip(catalogue.names, catalogue.active, self.closed > 0, self.own, strict=True)
+        found = zip(catalogue.names, catalogue.active, self._informed(rewards), self.own, strict=True)
         known = {name: float(np.clip(own, *rewards)) for name, active, some, own in found if active and some}
         if not known:
             raise ValueError(
@@ -101,13 +101,17 @@ class Estimate:
         if arm not in names:
             raise ValueError(f"arm must be one of {names}, got arm={arm!r}")
         slot = len(names) - 1 - names[::-1].index(arm)
-        if not self.closed[slot]:
+        if not self._informed(rewards)[slot]:
             raise ValueError(f"no information yet: arm {arm!r} has not completed its first batch, nothing was released")
         reach = float(ndtri(0.5 + 0.5 * level))
         if laplace:  # the sum of normal and Laplace errors has no longer tails than these
             reach = max(reach, -math.log1p(-level) / math.sqrt(2.0))
         own, error = float(self.own[slot]), float(self.error[slot])
         return max(low, min(own - reach * error, high)), min(high, max(own + reach * error, low))
+
+    def _informed(self, rewards: tuple[float, float]) -> NDArray[np.bool_]:
+        """Of which arms anything was released, in this run or one before it."""
+        return np.asarray((self.closed > 0) | (self.error < rewards[1] - rewards[0]))
 
     def check(self) -> None:
         """Refuse one that was read from a file, and is none."""
@@ -133,6 +137,8 @@ class Posteriors:
         The width of draws, over the posterior's standard deviation.
     horizon : int
         T: after t rounds the width is multiplied by √(1 − t/T), as an arm that is found late is worth little.
+    before : (2, K) ndarray, optional
+        What earlier runs have released of the arms (:meth:`told_by`): the precision and the mean of x − ½ of each.
     """
 
     low: float
@@ -142,6 +148,14 @@ class Posteriors:
     noise: float | Array
     exploration: float
     horizon: int
+    before: Array | None = None
+
+    def told_by(self, known: Estimate) -> Array:
+        """What these batches, and those before them, tell of the arms, for a run that comes after this one."""
+        length = self.high - self.low
+        informed = known.error < length
+        precision = np.where(informed, (length / known.error) ** 2, 0.0)
+        return np.array([precision, np.where(informed, (known.own - self.low) / length - 0.5, 0.0)])
 
     def full(self, known: Estimate, counts: NDArray[np.int64]) -> int | None:
         """The first arm whose open batch has all that it waits for, of these counts."""
@@ -196,13 +210,18 @@ class Posteriors:
         length = self.high - self.low
         released = np.arange(len(self.lengths)) < closed[:, None]
         counts, level = np.where(released, self.lengths, 0.0), (self.base_rate - self.low) / length
-        total, mean = counts.sum(axis=1), np.full(len(closed), 0.5)
+        told = np.zeros((2, len(closed)))
+        if self.before is not None:
+            told[:, : self.before.shape[1]] = self.before
+        # earlier decisions are as many as tell so much, at most
+        total, mean = counts.sum(axis=1) + 0.25 * told[0], np.full(len(closed), 0.5)
         for _ in range(_PASSES):
             shrunk = np.clip((total * np.clip(mean, 0.0, 1.0) + _SHRUNK * level) / (total + _SHRUNK), 0.0, 1.0)
             variance = np.maximum(shrunk * (1.0 - shrunk), 0.25 / (total + _SHRUNK))
             weights = counts / ((self.noise / length) ** 2 + counts * variance[:, None])
-            precision = (weights * counts).sum(axis=1)
-            own = 0.5 + (weights * sums).sum(axis=1) / np.where(precision > 0.0, precision * length, 1.0)
+            precision = (weights * counts).sum(axis=1) + told[0]
+            found = (weights * sums).sum(axis=1) + told[0] * told[1] * length
+            own = 0.5 + found / np.where(precision > 0.0, precision * length, 1.0)
             mean, square, level = _pooled(own, precision, (self.base_rate - self.low) / length)
         late = math.sqrt(max(0.0, 1.0 - decisions / self.horizon))
         width = self.exploration * late * length * np.sqrt(np.maximum(square - mean**2, 0.0))
