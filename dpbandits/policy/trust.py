@@ -122,12 +122,15 @@ class Shuffled(AsDecided):
         absent = getattr(getattr(policy, "sums", None), "absent", 0.0)
         if absent > 0.5 and not self._told:
             self._told = True
-            warnings.warn(
-                f"{100 * absent:.0f} % of the rewards of a batch had not come when it was released, and count for "
-                f"nothing: announce how many rounds late they are by delay= (now {policy.schedule.lag}). This warning "
-                f"depends on when rewards came: show it to nobody who must not know",
-                stacklevel=4,
-            )
+            _warn_of_absence(absent, f"announce how many rounds late they are by delay= (now {policy.schedule.lag})")
+
+
+def _warn_of_absence(absent: float, remedy: str) -> None:
+    warnings.warn(
+        f"{100 * absent:.0f} % of the rewards of a batch had not come when it was released, and count for nothing: "
+        f"{remedy}. This warning depends on when rewards came: show it to nobody who must not know",
+        stacklevel=5,
+    )
 
 
 class InArms(AsDecided):
@@ -156,6 +159,14 @@ class InArms(AsDecided):
 
 class ShuffledInArms(InArms):
     """A reward enters the batch of its decision, whose number is the decision's note, or none."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def tell(self, policy: PrivatePolicy[Any]) -> None:
+        if policy.sums.absent > 0.5 and not self._told:
+            self._told = True
+            _warn_of_absence(policy.sums.absent, "take a first_batch of several times the rounds that they are late")
 
     def enters(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
         return len(pending.arm) > 0 and not self.closed(policy, pending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 from collections import Counter
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from accounting import Budget, Laplace, Ledger, LocalShuffled, PureDP, delta, epsilon
 from dpbandits import Policy, Released
-from dpbandits.policies import LDPArms, PrivateArms, ShuffleArms
+from dpbandits.policies import Doubling, LDPArms, PrivateArms, Restarting, ShuffleArms
 from dpkit.moments import ArmMessages, ShuffledArms
 from dpkit.moments.reports import Reports
 from dpkit.moments.shuffled_arms import _plans
@@ -277,6 +278,69 @@ def test_reports_that_come_all_at_once_count_by_their_mean():
     policy.settle()
     assert policy.releases == 2
     assert policy.means()["0"] < 0.35 < 0.65 < policy.means()["1"]
+
+
+@twins
+@pytest.mark.parametrize("epochs", [Doubling, Restarting])
+def test_they_start_anew_in_epochs(kind, epochs, tmp_path):
+    length = {"first_epoch": 20} if epochs is Doubling else {"every": 20}
+    inner = {"arms": ["a", "b"], "first_batch": 4}
+    policy = epochs(1, kind.__name__, budget=TWINS[kind], parameters=inner, rng=seeded(), **length)
+    for t in range(70):
+        decision = policy.select()
+        policy.update(decision, float(decision.name == "b"))
+        if t == 25:
+            policy.save(tmp_path / "state")
+            policy = Policy.load(tmp_path / "state", unattended=True)
+    assert policy.epoch >= 1
+    assert policy.trust == kind.trust
+    assert policy.privacy().epsilon <= 4.0 * (1 + 1e-9)
+
+
+def test_late_rewards_of_a_shuffler_are_warned_of():
+    policy = made(ShuffleArms, horizon=200)
+    for t in range(4):
+        decision = policy.select()
+        if t == 0:
+            policy.update(decision, 1.0)
+    while (policy.sums.turns.counts(policy.decisions) < 3).all():
+        policy.select()
+    with pytest.warns(UserWarning, match=r"% of the rewards of a batch had not come .* take a first_batch"):
+        policy.settle()
+
+
+@pytest.mark.parametrize("kind", [PrivateArms, ShuffleArms])
+def test_nothing_of_persons_is_lost_with_a_process(kind, tmp_path):
+    """A policy whose process is gone after every fourth round knows what one knows that never stops."""
+
+    def fresh(**more):
+        budget = Budget(4.0, 1e-3, unit="person")
+        return kind(2, budget=budget, rounds_per_person=2, horizon=60, first_batch=3, growth=1.0, **more)
+
+    def who_is_in(policy):
+        known = policy.sums.turns.kept()
+        return [known[name].tolist() for name in ("counted", "asked", "told")]
+
+    def taught(policy):
+        return sorted(policy.persons.kept()["marks"].tolist())
+
+    steady, held = fresh(), [fresh(checkpoint=tmp_path / "c")]
+    steady.persons._salt = held[0].persons._salt  # the same hashes
+    for t in range(32):
+        person, arm = (5 * t) % 7, t % 5 % 2
+        for policy in (steady, *held):
+            policy.register(np.zeros(1), arm, person=person)
+            for key in [key for key in (t, t - 5) if key % 3 == key // 3 % 2 and key in policy.open_decisions]:
+                policy.update(key, float(t % 2))
+        del policy
+        assert who_is_in(held[0]) == who_is_in(steady)
+        assert taught(held[0]) == taught(steady)
+        if t % 4 == 2:
+            held.clear()
+            gc.collect()
+            held.append(Policy.load(tmp_path / "c", unattended=True))
+    assert steady.releases == held[0].releases >= 4
+    assert max(taught(steady)) >> 32 == 2
 
 
 @pytest.mark.parametrize("kind", [PrivateArms, *TWINS])
