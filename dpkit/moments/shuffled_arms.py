@@ -67,8 +67,9 @@ class _Plan:
 def _plans(lengths: tuple[int, ...], budget: Budget, records: int) -> tuple[_Plan, ...]:
     """The least noise for each batch."""
     found, shorter = [], records == 1
+    apart = 1.0 if budget.adjacency == "replace" else _BOUND  # from the middle of the range to an end
     for n in lengths:
-        protocol = batch_protocol(1, n, _BOUND, 1.0, budget, records)
+        protocol = batch_protocol(1, n, _BOUND, apart, budget, records)
         plan = _Plan(n, protocol.cost, protocol.noise_std(n), protocol)
         if shorter:  # where responses have lost, they have for all larger numbers of users
             response = _responses(n, budget)
@@ -90,11 +91,12 @@ class ShuffledArms:
     """Sums of r − c over disjoint batches of each arm's users, through users' randomizers and a shuffler.
 
     Privacy. Adjacency: the budget's, "replace" or "zero_out". Unit: a user of one batch, or a person who is a user of
-    at most m. Sensitivity: one user changes one message of one batch. Cost: ``cost``, what every batch meets by itself,
-    the budget; for a person m times that of the batch that costs most. Let the arm of a user, and when batches end, be
-    functions of what was released before: then two runs that differ in one user differ in the input of one release,
-    given all earlier ones, and batches compose in parallel. What it rests on is that users randomize their own records,
-    and that the shuffler lets out nothing but the sum (:mod:`dpkit.shuffle`).
+    at most m. Sensitivity: one user changes one message of one batch, its x − ½ by 1 at most, by ½ under "zero_out".
+    Cost: ``cost``, what every batch meets by itself, the budget; for a person m times that of the batch that costs
+    most. Let the arm of a user, and when batches end, be functions of what was released before: then two runs that
+    differ in one user differ in the input of one release, given all earlier ones, and batches compose in parallel. What
+    it rests on is that users randomize their own records, and that the shuffler lets out nothing but the sum
+    (:mod:`dpkit.shuffle`).
 
     Parameters
     ----------

@@ -114,6 +114,9 @@ def test_batches_take_the_messages_with_less_noise():
     assert sums.noise[0] == pytest.approx(math.sqrt(8) * 0.5 / math.sinh(2.0), rel=1e-3)
     for plan in _plans((8, 64, 512), budget, 1):
         assert delta(plan.cost, 4.0) <= 1e-6 * (1 + 1e-9)
+    # a record that counts for nothing is half as far
+    halved = ShuffledArms(2, 0.0, 1.0, [512], budget=Budget(4.0, 1e-6, adjacency="zero_out"))
+    assert halved.noise[0] == pytest.approx(sums.noise[-1] / 2, rel=0.02)
     # shuffled Laplace noise on records costs more where it is as small
     users = 300
     (plan,) = _plans((users,), Budget(1.0, 1e-6), 1)
