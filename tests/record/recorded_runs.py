@@ -67,6 +67,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "StandingPrivateGLM": ("StandingPrivateGLM", {"first_batch": 16}),
     "PrivateArms": ("PrivateArms", {"arms": NAMES, "first_batch": 8, "budget": Budget(8.0, 0.0)}),
     "PrivateArms, person": ("PrivateArms", {"arms": NAMES, "first_batch": 8, "budget": PERSON}),
+    "PrivateArms, three records of a person": (
+        "PrivateArms",
+        {"arms": NAMES, "first_batch": 8, "budget": PERSON, "rounds_per_person": 3},
+    ),
+    "ShuffleArms": ("ShuffleArms", {"arms": NAMES, "first_batch": 8}),
+    "LDPArms": ("LDPArms", {"arms": NAMES, "first_batch": 8, "budget": Budget(8.0, 0.0)}),
     "ShuffleOnePassGLM": ("ShuffleOnePassGLM", {"first_batch": 16}),
     "ShuffleLinUCB": ("ShuffleLinUCB", {"first_batch": 16}),
     "ShufflePersonGLM": ("ShufflePersonGLM", {"first_batch": 16, "budget": PERSON}),
