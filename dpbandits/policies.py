@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from dpkit.lazy import attributes_of
 
 if TYPE_CHECKING:
+    from dpbandits.private.adap_ucb import AdaPUCB
     from dpbandits.private.disjoint_private_glm import DisjointPrivateGLM
     from dpbandits.private.disjoint_shuffle_glm import DisjointShuffleGLM
     from dpbandits.private.doubling import Doubling
     from dpbandits.private.dp_lin_ucb import DPLinUCB
     from dpbandits.private.dphdb import DPHDB
+    from dpbandits.private.dpse import DPSE
     from dpbandits.private.joint_dp_glm import JointDPGLM
     from dpbandits.private.ldp_glm import LDPGLM
     from dpbandits.private.one_pass_private_glm import OnePassPrivateGLM
@@ -51,11 +53,14 @@ if TYPE_CHECKING:
     from dpbandits.reference.simple.disjoint_lin_ucb import DisjointLinUCB
     from dpbandits.reference.simple.disjoint_thompson import DisjointThompson
     from dpbandits.reference.simple.epsilon_greedy import EpsilonGreedy
+    from dpbandits.reference.simple.kl_ucb import KLUCB
+    from dpbandits.reference.simple.thompson_arms import ThompsonArms
     from dpbandits.reference.simple.uniform import Uniform
 
 __all__ = [
     "AdaOFUECOLog",
     "AdaOFUL",
+    "AdaPUCB",
     "CRT",
     "MENU",
     "MoM",
@@ -65,6 +70,7 @@ __all__ = [
     "CRMM",
     "CRTM",
     "DPHDB",
+    "DPSE",
     "GLBOMD",
     "GLMUCB",
     "GLOC",
@@ -81,6 +87,7 @@ __all__ = [
     "HeavyOFUL",
     "HvtUCB",
     "JointDPGLM",
+    "KLUCB",
     "LaplaceThompson",
     "LinearThompson",
     "OFULogR",
@@ -95,12 +102,14 @@ __all__ = [
     "ShuffleOnePassGLM",
     "ShufflePersonGLM",
     "StandingPrivateGLM",
+    "ThompsonArms",
     "Uniform",
 ]
 
 _HOMES = {
     "AdaOFUECOLog": "dpbandits.reference.light_tails.ada_ofu_ecolog",
     "AdaOFUL": "dpbandits.reference.heavy_tails.ada_oful",
+    "AdaPUCB": "dpbandits.private.adap_ucb",
     "CRMM": "dpbandits.reference.heavy_tails.crmm",
     "CRT": "dpbandits.reference.heavy_tails.crt",
     "CRTM": "dpbandits.reference.heavy_tails.crtm",
@@ -111,6 +120,7 @@ _HOMES = {
     "Doubling": "dpbandits.private.doubling",
     "DPLinUCB": "dpbandits.private.dp_lin_ucb",
     "DPHDB": "dpbandits.private.dphdb",
+    "DPSE": "dpbandits.private.dpse",
     "ECOLog": "dpbandits.reference.light_tails.ecolog",
     "EpsilonGreedy": "dpbandits.reference.simple.epsilon_greedy",
     "GLBOMD": "dpbandits.reference.light_tails.glb_omd",
@@ -119,6 +129,7 @@ _HOMES = {
     "HeavyOFUL": "dpbandits.reference.heavy_tails.heavy_oful",
     "HvtUCB": "dpbandits.reference.heavy_tails.hvt_ucb",
     "JointDPGLM": "dpbandits.private.joint_dp_glm",
+    "KLUCB": "dpbandits.reference.simple.kl_ucb",
     "LaplaceThompson": "dpbandits.reference.light_tails.laplace_thompson",
     "LDPGLM": "dpbandits.private.ldp_glm",
     "LinearThompson": "dpbandits.reference.light_tails.linear_thompson",
@@ -139,6 +150,7 @@ _HOMES = {
     "ShuffleOnePassGLM": "dpbandits.private.shuffle_one_pass_glm",
     "ShufflePersonGLM": "dpbandits.private.shuffle_person_glm",
     "StandingPrivateGLM": "dpbandits.private.standing_private_glm",
+    "ThompsonArms": "dpbandits.reference.simple.thompson_arms",
     "TOFU": "dpbandits.reference.heavy_tails.tofu",
     "Uniform": "dpbandits.reference.simple.uniform",
 }

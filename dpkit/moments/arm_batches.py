@@ -12,13 +12,13 @@ Cost per record: O(1); per release one exact draw.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Adjacency, Budget, Gaussian, Laplace, Release, calibrate
-from accounting.checks import integer
+from accounting.checks import choice, integer
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge
 from dpkit.samplers.lattice import from_lattice
@@ -46,12 +46,16 @@ def least_noise(budget: Budget) -> Release:
     >>> least_noise(Budget(2.0, 0.0)), type(least_noise(Budget(0.1, 0.3))).__name__
     (Laplace(noise_multiplier=0.5...), 'Gaussian')
     """
-    adjacency = budget.adjacency
-    laplace = Laplace(calibrate(lambda z: Laplace(z, adjacency=adjacency), budget), adjacency=adjacency)
+    laplace, adjacency = _laplace(budget), budget.adjacency
     if budget.delta == 0:
         return laplace
     gaussian = Gaussian(calibrate(lambda z: Gaussian(z, adjacency=adjacency), budget), adjacency=adjacency)
     return min(laplace, gaussian, key=_std)
+
+
+def _laplace(budget: Budget) -> Laplace:
+    adjacency = budget.adjacency
+    return Laplace(calibrate(lambda z: Laplace(z, adjacency=adjacency), budget), adjacency=adjacency)
 
 
 def _std(cost: Release) -> float:
@@ -90,6 +94,9 @@ class ArmBatches:
         The range of records.
     budget : Budget
         δ may be 0.
+    law : {"least", "laplace"}
+        Of the noise: of Laplace's and Gauss's laws the one with the smaller variance, or Laplace's in any case, for
+        whoever computes with its tails.
     rng : numpy.random.Generator, optional
         None draws from the secure source; a seeded generator gives a simulation.
     ledger : Ledger, optional
@@ -129,6 +136,7 @@ class ArmBatches:
         high: float,
         *,
         budget: Budget,
+        law: Literal["least", "laplace"] = "least",
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -138,7 +146,7 @@ class ArmBatches:
         if not isinstance(budget, Budget):
             raise TypeError(f"budget must be a Budget, got budget={budget!r}")
         self._centre, self._length, self._rng = 0.5 * low + 0.5 * high, high - low, randomness.resolve(rng)
-        self.cost = least_noise(budget)
+        self.cost = least_noise(budget) if choice("law", law, "least", "laplace") == "least" else _laplace(budget)
         distance = steps_apart(budget.adjacency)
         self._scale = self.cost.noise_multiplier * distance * _UP  # type: ignore[attr-defined]
         self.noise = _std(self.cost) * distance / _STEPS * self._length

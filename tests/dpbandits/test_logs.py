@@ -30,7 +30,9 @@ def choices(name: str, rounds: int) -> list[LoggedRound]:
     return made
 
 
-@pytest.mark.parametrize("name", sorted(set(SMALL) - {"StandingPrivateGLM", "PrivateArms"}))  # which refuse logs
+@pytest.mark.parametrize(
+    "name", sorted(set(SMALL) - {"StandingPrivateGLM", "PrivateArms", "DPSE", "AdaPUCB"})
+)  # which refuse logs
 def test_rows_count_as_rounds(name, tmp_path):
     """The schedule, the releases, the open batch: all as if the policy had chosen what was logged."""
     rows = choices(name, 30)

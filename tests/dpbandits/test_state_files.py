@@ -108,7 +108,8 @@ def honest_policy(name: str, **more: Any) -> Policy:
     kind = getattr(policies, name)
     if kind.trust == "none" and name not in SMALL:
         own = {"arms": 2} if kind.takes == "context" else {}
-        policy = kind(2, **{"horizon": 40, "reward_range": (0.0, 1.0), **own, **more})
+        sizes = () if "dim" in kind.passed_on else (2,)
+        policy = kind(*sizes, **{"horizon": 40, "reward_range": (0.0, 1.0), **own, **more})
     else:
         policy = small(name, **more)
     policy.select(offered(policy))

@@ -218,7 +218,7 @@ class Epochs(PrivatePolicy[None]):
     def chosen(self, arms: Array, index: int) -> Array:
         return self.policy.chosen(arms, index)
 
-    def checked_arms(self, arms: ArrayLike) -> Array:
+    def checked_arms(self, arms: ArrayLike | None) -> Array:
         return self.policy.checked_arms(arms)
 
     def kept(self) -> dict[str, Any]:

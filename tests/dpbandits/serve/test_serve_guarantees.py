@@ -114,6 +114,8 @@ ARGUMENTS = {
     "DisjointShuffleGLM": f"{_PLAIN}\narms = 3",
     "Doubling": _INNER,
     "PrivateArms": "horizon = 60\narms = 3",
+    "AdaPUCB": "horizon = 60\narms = 3",
+    "DPSE": "horizon = 60\narms = 3",
     "StandingPrivateGLM": f"{_PLAIN}\narms = [[1.0, 0.0], [0.0, 1.0]]",
     "Restarting": f"{_INNER}\nhorizon = 60\nevery = 20",
 }
