@@ -196,8 +196,7 @@ class Policy(ABC):
         ----------
         arms : array_like of shape (K, d), or a context of shape (d,)
             Finite rows of Euclidean norm at most 1; K may change from round to round. Or, for policies whose arms have
-            parameters of their own, one context (see :mod:`dpbandits.policy.offers`). Not needed by policies that know
-            no more of arms than their names, and not looked at by them.
+            parameters of their own, one context; None where only names are known (:mod:`dpbandits.policy.offers`).
         person : str, bytes or int, optional
             Whose round it is. Needed where the budget's unit is a person, and then of one type in the whole run;
             others do not look at it.

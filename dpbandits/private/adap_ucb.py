@@ -144,7 +144,8 @@ class AdaPUCB(PrivatePolicy[Indices]):
         return Indices(**wider, since=public.since)
 
     def score(self, nothing: Array) -> Array:
-        return self.catalogue.offered(np.where(self.public.closed > 0, self.public.index, np.inf))
+        known = self.public.index
+        return self.catalogue.offered(np.where(self.public.closed > 0, known, known.max() + 1.0))
 
     def decided(self, pending: Pending) -> None:
         # as it is decided, live or from the journal: whether its reward comes is a secret

@@ -18,6 +18,8 @@ __all__ = ["divergence", "upper_mean"]
 # Newton's steps double the digits; as a guard against an endless loop only
 _MOST_STEPS = 60
 _TOLERANCE = 1e-13
+# of a denominator, which may vanish where q = p; and the largest number below 1
+_TINY, _BELOW_ONE = 1e-300, 1.0 - 2.0**-53
 
 
 def divergence(p: ArrayLike, q: ArrayLike) -> Array:
@@ -36,7 +38,7 @@ def divergence(p: ArrayLike, q: ArrayLike) -> Array:
 
 
 def upper_mean(p: ArrayLike, bound: ArrayLike) -> Array:
-    """The largest q in [p, 1] with d(p, q) ≤ ``bound``, entry by entry, to 10⁻¹² and from above.
+    """The largest q in [p, 1] with d(p, q) ≤ ``bound``, entry by entry, to 10⁻¹⁰.
 
     Parameters
     ----------
@@ -52,18 +54,22 @@ def upper_mean(p: ArrayLike, bound: ArrayLike) -> Array:
     >>> q.round(6).tolist(), divergence(0.3, q[1]).round(9).item()
     ([0.095163, 0.521028, 1.0], 0.1)
     """
-    p, bound = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(bound, dtype=np.float64))
+    from scipy.special import rel_entr
+
+    first, least = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(bound, dtype=np.float64))
+    found = np.where(first < 1.0, -np.expm1(-least), 1.0)  # for p = 0, and p = 1
+    inside = (first > 0.0) & (first < 1.0)
+    low, c = first[inside], least[inside]
     # d is convex in q, so that Newton's steps from the right of the solution never pass it. To its right lie what
     # Pinsker's inequality says, and what d(p, q) ≥ (1 − p)·ln(1/(1 − q)) − h(p) does, h the entropy
-    rest, entropy = 1.0 - p, divergence(p, 0.5)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        far = -np.expm1(-(bound + np.log(2.0) - entropy) / rest)
-        q = np.where(rest > 0.0, np.minimum(np.minimum(p + np.sqrt(0.5 * bound), 1.0), far), 1.0)
-        for _ in range(_MOST_STEPS):
-            step = (divergence(p, q) - bound) * q * (1.0 - q) / (q - p)
-            # also at the ends, where there is nothing to divide by
-            step = np.where(np.isfinite(step), np.maximum(step, 0.0), 0.0)
-            q = q - step
-            if (step <= _TOLERANCE).all():
-                break
-    return np.asarray(np.clip(q, p, 1.0))
+    rest = 1.0 - low
+    far = -np.expm1(-(c - low * np.log(low) - rest * np.log(rest)) / rest)
+    q = np.minimum(np.minimum(low + np.sqrt(0.5 * c), far), _BELOW_ONE)
+    for _ in range(_MOST_STEPS):
+        above = rel_entr(low, q) + rel_entr(rest, 1.0 - q) - c
+        step = np.maximum(above, 0.0) * q * (1.0 - q) / np.maximum(q - low, _TINY)
+        q = np.maximum(q - step, low)
+        if step.max(initial=0.0) <= _TOLERANCE:
+            break
+    found[inside] = q
+    return found

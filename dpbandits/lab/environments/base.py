@@ -78,7 +78,9 @@ class Environment(Protocol):
 
     Some have ``base_rate``, what policies are told the mean reward of an arm taken at random to be, and
     ``noise_tail`` and ``noise_scale`` too: ε and ν with E|r − E r|^{1+ε} ≤ ν^{1+ε}, as policies for heavy
-    tails take them. Where they are missing, the commands use ε = 1 and half the length of the range of rewards.
+    tails take them. Where they are missing, the commands use ε = 1 and half the length of the range of rewards. Those
+    whose rows are the same K arms in every round have ``n_arms``, K, which policies for named arms need; and those that
+    show contexts ``context_dim`` besides.
 
     Examples
     --------
