@@ -1,8 +1,9 @@
 """What privacy will cost on your data, before you launch: the share of the gain over uniform choices that is lost.
 
 Three simulations on the same rounds and the same luck: a policy that is not private, uniform choices, and for every
-unit of privacy and every ε a private policy. With u, f and p their mean rewards (or, where regret is known, minus the
-mean regrets, which are less noisy),
+unit of privacy and every ε a private policy. The first is ``GLBOMD``; or, where arms stand and have no features,
+``ThompsonArms``, as what is greedy gets stuck there. With u, f and p their mean rewards (or, where regret is known,
+minus the mean regrets, which are less noisy),
 
     price = (f − p)/(f − u):    0 where privacy costs nothing, 1 where nothing is left of what learning gains.
 
@@ -38,11 +39,12 @@ import numpy as np
 from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import fraction
-from dpbandits.lab.environments.base import Environment, checked_rounds
+from dpbandits.lab.environments.base import Environment, checked_rounds, without_features
 from dpbandits.lab.price_table import PriceRow, PriceTable
 from dpbandits.lab.simulation.results import Results
 from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policy.checks import checked_base_rate
+from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
 from dpkit.models.links import get_link
@@ -54,6 +56,7 @@ __all__ = ["price_of_privacy"]
 
 # what is played where nothing else is asked for
 _PRIVATE = {"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}
+_WITHOUT_FEATURES = {"round": "PrivateArms", "person": "PrivateArms"}
 _FREE, _UNIFORM = "not private", "uniform"
 
 
@@ -110,8 +113,9 @@ def price_of_privacy(
         Numbers are ε. Their unit is replaced by each of ``units``.
     policies : mapping, optional
         Private policies by unit, as classes or their names in ``dpbandits.policies``; by default
-        ``{"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}``. Policies for standing arms
-        (``DisjointPrivateGLM``) need an environment that shows contexts to them.
+        ``{"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}``, and ``"PrivateArms"`` for both where arms
+        stand and have no features. Policies for standing arms (``DisjointPrivateGLM``) need an environment that shows
+        contexts to them.
     units : sequence of {"round", "person"}, optional
         By default both, where rounds say whose they are; else rounds.
     rounds : int, optional
@@ -144,13 +148,14 @@ def price_of_privacy(
     listed = _budgets(budgets, delta)
     count = checked_rounds(rounds, environment)
     chosen = _units(environment, units)
-    kinds = _kinds({} if policies is None else policies, chosen)
+    named = without_features(environment)
+    kinds = _kinds({} if policies is None else policies, chosen, _WITHOUT_FEATURES if named else _PRIVATE)
     rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
     model: dict[str, Any] = {"link": environment.link, "theta_bound": environment.theta_bound, "base_rate": rate}
     private = model | {"reward_range": environment.reward_range, "on_violation": "clip", "horizon": count}
 
     made = {
-        _FREE: _Made(_class("GLBOMD"), (environment.dim,), model),
+        _FREE: _free_arms(environment) if named else _Made(_class("GLBOMD"), (environment.dim,), model),
         _UNIFORM: _Made(_class("Uniform"), (environment.dim,), {}),
     }
     priced: dict[str, Budget] = {}
@@ -245,7 +250,7 @@ def _units(environment: Environment, units: Any) -> list[str]:
     return asked
 
 
-def _kinds(policies: Any, units: Sequence[str]) -> dict[str, type[Policy]]:
+def _kinds(policies: Any, units: Sequence[str], usual: Mapping[str, str]) -> dict[str, type[Policy]]:
     """The private policies of these units."""
     if not isinstance(policies, Mapping):
         raise TypeError(f"policies must be a mapping from 'round' or 'person' to a policy, got {policies!r}")
@@ -253,7 +258,7 @@ def _kinds(policies: Any, units: Sequence[str]) -> dict[str, type[Policy]]:
         raise ValueError(f"policies must have the keys 'round' or 'person', got {wrong[0]!r}")
     found = {}
     for unit in units:
-        given = policies.get(unit, _PRIVATE[unit])
+        given = policies.get(unit, usual[unit])
         found[unit] = kind = _class(given) if isinstance(given, str) else given
         if not (isinstance(kind, type) and issubclass(kind, PrivatePolicy)):
             raise ValueError(f"policies[{unit!r}] must be a private policy of dpbandits.policies, got {given!r}")
@@ -264,20 +269,32 @@ def _class(name: str) -> Any:
     return getattr(importlib.import_module("dpbandits.policies"), name, None)
 
 
+def _free_arms(environment: Any) -> _Made:
+    """The policy without privacy for K arms without features, which knows how large rewards are."""
+    told = {"reward_range": getattr(environment, "support", environment.reward_range), "on_violation": "clip"}
+    return _Made(_class("ThompsonArms"), (environment.n_arms,), told)
+
+
 def _private(kind: type[Policy], environment: Any, parameters: Mapping[str, Any], budget: Budget) -> _Made:
     """A private policy of the environment's dimension; for standing arms that of a context, and how many arms."""
     # without a link, for a policy that is linear
     dropped = set() if "link" in signature(kind.__init__).parameters else {"link"}
     shape: tuple[int, ...] = (environment.dim,)
-    if kind.takes == "context":
+    if kind.offer is NOTHING:
+        if not hasattr(environment, "n_arms"):
+            raise ValueError(
+                f"policies must choose from changing arms in {environment.name}, whose arms do not stand, got "
+                f"{kind.__name__}"
+            )
+        shape, dropped = (environment.n_arms,), dropped | {"theta_bound"}
+    elif kind.takes == "context":
         if not hasattr(environment, "context_dim"):
             raise ValueError(
                 f"policies must choose from changing arms in {environment.name}, which shows no contexts to arms that "
                 f"stand (a world such as disjoint does), got {kind.__name__}"
             )
         # the bound on θ is that of all arms together, not of one
-        sizes = () if "dim" in kind.passed_on else (environment.context_dim,)
-        shape, dropped = (*sizes, environment.n_arms), dropped | {"theta_bound"}
+        shape, dropped = (environment.context_dim, environment.n_arms), dropped | {"theta_bound"}
     told = {name: value for name, value in parameters.items() if name not in dropped}
     return _Made(kind, shape, told | {"budget": budget})
 

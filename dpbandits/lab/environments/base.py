@@ -17,7 +17,7 @@ from accounting.arrays import Array
 from accounting.checks import integer
 from dpkit.models.links import Link
 
-__all__ = ["Environment", "Named", "Round", "Wrapper", "checked_rounds"]
+__all__ = ["Environment", "Named", "Round", "Wrapper", "checked_rounds", "without_features"]
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +129,11 @@ def checked_rounds(rounds: int | None, environment: Environment, *, at_least: in
     if environment.rounds is not None and count > environment.rounds:
         raise ValueError(f"rounds must be at most {environment.rounds} for {environment.name}, got rounds={rounds}")
     return count
+
+
+def without_features(environment: Environment) -> bool:
+    """Whether its arms stand and have nothing in common: a parameter of a shared model for each arm, and no more."""
+    return getattr(environment, "n_arms", None) == environment.dim
 
 
 class Named:

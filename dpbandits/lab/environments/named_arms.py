@@ -54,6 +54,8 @@ class Arms(Named):
         K, and 1.
     theta_bound : float
         3: what policies assume who know nothing. A one-hot model of rare rewards has a longer parameter.
+    support : (float, float)
+        Where rewards are, for a reference that pays nothing for learning it; ``reward_range`` where there is no bound.
     noise_scale : float
         The largest standard deviation of a reward, at most half the length of the range.
 
@@ -70,7 +72,7 @@ class Arms(Named):
     >>> world = Arms([0.1, 0.1, 0.1, 0.1, 0.15])
     >>> first = next(world.episode(np.random.default_rng(0)))
     >>> first.means.tolist(), first.arms.shape, first.context.tolist()
-    ([0.1, 0.1, 0.15, 0.1, 0.1], (5, 5), [1.0])
+    ([0.1, 0.15, 0.1, 0.1, 0.1], (5, 5), [1.0])
     """
 
     context_dim = 1
@@ -99,6 +101,7 @@ class Arms(Named):
         low, high = map(float, reward_range)
         if not (low < high and math.isfinite(high - low)):
             raise ValueError(f"reward_range must be finite and increasing, got reward_range={reward_range!r}")
+        self.support = {"bernoulli": (0.0, 1.0), "uniform": (0.0, 2.0 * largest)}.get(rewards, (low, high))
         self.noise_scale = min(self._deviation(largest), 0.5 * (high - low))
         told = f"{min(self.means):g} to {largest:g}" if self.means is not None else "0 to 1, drawn"
         name = f"{K} arms, {rewards} rewards of mean {told}"
