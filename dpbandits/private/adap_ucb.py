@@ -39,6 +39,7 @@ from accounting.arrays import Array
 from accounting.checks import choice, integer
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
+from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
@@ -132,11 +133,7 @@ class AdaPUCB(PrivatePolicy[Indices]):
         self.open_run(self.sums.cost)
 
     def check_log(self) -> None:
-        """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""
-        raise ValueError(
-            "rows must be learned by a policy that protects which arm was chosen, as OnePassPrivateGLM does: AdaPUCB "
-            "counts plays without noise, and takes only choices of its own"
-        )
+        refuse_where_plays_are_counted(self)
 
     def with_room(self, public: Indices) -> Indices:
         more = len(self.catalogue) - len(public.closed)

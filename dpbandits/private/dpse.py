@@ -43,6 +43,7 @@ from accounting.checks import fraction, integer
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Law, Shares
+from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
@@ -53,13 +54,12 @@ __all__ = ["DPSE"]
 
 @dataclass(frozen=True)
 class Survivors:
-    """The public half: which arms are left, shape (K,), what the last epoch told of them, and the epoch at hand.
+    """The public half.
 
     Attributes
     ----------
     left : (K,) ndarray of bool
-    mean : (K,) ndarray
-        Of the last epoch that an arm was played in, in units of the range; ½ before there was one.
+        Which arms are not eliminated.
     epoch, length : int
         e and R_e.
     since : int
@@ -67,7 +67,6 @@ class Survivors:
     """
 
     left: NDArray[np.bool_]
-    mean: Array
     epoch: int
     length: int
     since: int
@@ -144,7 +143,7 @@ class DPSE(PrivatePolicy[Survivors]):
         self._scale = self.sums.noise / math.sqrt(2.0) / (high - low)  # 1/ε
         # while nothing is eliminated
         self.schedule = Schedule(tuple(self._ends(K)))
-        self.public = Survivors(np.ones(K, np.bool_), np.full(K, 0.5), 1, self._rounds(K, 1), 0)
+        self.public = Survivors(np.ones(K, np.bool_), 1, self._rounds(K, 1), 0)
         self.open_run(self.sums.cost)
 
     @property
@@ -154,11 +153,7 @@ class DPSE(PrivatePolicy[Survivors]):
             return [name for name, left in zip(self.catalogue.names, self._left(), strict=True) if left]
 
     def check_log(self) -> None:
-        """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""
-        raise ValueError(
-            "rows must be learned by a policy that protects which arm was chosen, as OnePassPrivateGLM does: DPSE "
-            "counts plays without noise, and takes only choices of its own"
-        )
+        refuse_where_plays_are_counted(self)
 
     # ------------------------------------------------------------------------------------- the paper's quantities
 
@@ -199,8 +194,7 @@ class DPSE(PrivatePolicy[Survivors]):
 
     def with_room(self, public: Survivors) -> Survivors:
         more = max(0, len(self.catalogue) - len(public.left))
-        left = np.pad(public.left, (0, more), constant_values=True)
-        return replace(public, left=left, mean=np.pad(public.mean, (0, more), constant_values=0.5))
+        return replace(public, left=np.pad(public.left, (0, more), constant_values=True))
 
     def score(self, nothing: Array) -> Array:
         """The arm that has been played least in this epoch."""
@@ -223,19 +217,17 @@ class DPSE(PrivatePolicy[Survivors]):
         return self.public.since
 
     def due(self) -> bool:
-        left = self._left()
-        played = self.sums.counts(self.decisions)[left]
+        played = self.sums.counts(self.decisions)[self._left()]
         return len(played) > 1 and int(played.min()) >= self.public.length
 
     def close_batch(self) -> Survivors:
         left, known, (low, high) = self._left(), self.public, self.reward_range
-        played, mean = self.sums.counts(self.decisions), known.mean.copy()
+        played, mean = self.sums.counts(self.decisions), np.full(len(left), -np.inf)
         for arm in np.flatnonzero(left).tolist():
             mean[arm] = 0.5 + self.sums.release(arm, self.decisions) / (int(played[arm]) * (high - low))
-        width = self._width(int(left.sum()), known.epoch, known.length)
-        left &= mean >= mean[left].max() - width
-        epoch = known.epoch + 1
-        return Survivors(left, mean, epoch, self._rounds(int(left.sum()), epoch), self.decisions)
+        left = mean >= mean.max() - self._width(int(left.sum()), known.epoch, known.length)
+        length = self._rounds(int(left.sum()), known.epoch + 1)
+        return Survivors(left, known.epoch + 1, length, self.decisions)
 
     def most_releases(self) -> int:
         return sum(1 for _ in self._ends(2))

@@ -60,6 +60,7 @@ from accounting.checks import fraction, integer, nonnegative
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
+from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors
@@ -196,11 +197,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
         return max(low, min(own - reach * error, high)), min(high, max(own + reach * error, low))
 
     def check_log(self) -> None:
-        """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""
-        raise ValueError(
-            "rows must be learned by a policy that protects which arm was chosen, as OnePassPrivateGLM does: "
-            "PrivateArms counts plays without noise, and takes only choices of its own"
-        )
+        refuse_where_plays_are_counted(self)
 
     def with_room(self, public: Estimate) -> Estimate:
         return self.posteriors.with_room(public, len(self.catalogue))
