@@ -196,7 +196,9 @@ class Betas(Law):
         return len(self.a)
 
     def draw(self, rng: np.random.Generator) -> Array:
-        return np.where(self.offered, rng.beta(self.a, self.b), -np.inf)
+        # the share of one gamma variable in two: the secure source draws these
+        one, other = rng.standard_gamma(self.a), rng.standard_gamma(self.b)
+        return np.where(self.offered, one / (one + other), -np.inf)
 
     def chance(self, index: int) -> tuple[float, float]:
         """∫ f_k(x)·Π_{j≠k} F_j(x) dx, by Gauss–Legendre rules on the pieces between quantiles of all arms."""

@@ -525,6 +525,23 @@ def test_nothing_need_be_offered_to_those_who_look_at_nothing():
     assert policy.decisions == 1
 
 
+@tabled(
+    ("kind", "part", "value"),
+    [
+        (KLUCB, "plays", np.array([3, -1, 0])),
+        (ThompsonArms, "successes", np.array([1.0, -1.0, 0.0])),
+        (ThompsonArms, "failures", np.array([1.0, math.nan, 0.0])),
+        (KLUCB, "total", np.zeros(2)),
+    ],
+)
+def test_states_that_cannot_be_are_refused(kind, part, value):
+    policy = made(kind)
+    saved = policy.kept()
+    saved["learned"][part] = value
+    with pytest.raises(ValueError, match=part):
+        policy.resume(saved)
+
+
 @pytest.mark.parametrize("kind", [DPSE, AdaPUCB, KLUCB, ThompsonArms])
 def test_a_state_goes_on_bit_for_bit(kind, tmp_path):
     """After arms have come and gone, with open decisions and in the middle of a batch."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -102,3 +102,8 @@ class KLUCB(Policy):
         low, high = self.reward_range
         self.plays[pending.index] += 1
         self.total[pending.index] += (reward - low) / (high - low)
+
+    def resume(self, saved: Any) -> None:
+        super().resume(saved)
+        if (self.plays < 0).any():
+            raise ValueError("plays must be at least 0, got others")

@@ -15,7 +15,7 @@ Late rewards: N_k counts those that came. A round costs O(K) to select and O(1) 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -88,3 +88,8 @@ class ThompsonArms(Policy):
             x = float(self.rng.random() < x)
         self.successes[pending.index] += x
         self.failures[pending.index] += 1.0 - x
+
+    def resume(self, saved: Any) -> None:
+        super().resume(saved)
+        if (self.successes < 0.0).any() or (self.failures < 0.0).any():
+            raise ValueError("successes and failures must be at least 0, got others")
