@@ -6,8 +6,8 @@
     python benchmarks/workloads.py --docs --only-page                         # the page again, from what was played
 
 Every world of ``dpbandits.lab.environments.GALLERY``, ten seeds, δ = 1/T, ε = 1 and 4. Private: ``OnePassPrivateGLM``
-with its defaults, and, where another policy is made for the workload, that one (``SUITED``). Where arms stand and have
-no features a reference is ``ThompsonArms``, which explores, told how large rewards are. Best reference: the one of
+with its defaults, and, where another policy is made for the workload, that one (``SUITED``). Where arms are fixed and
+have no features a reference is ``ThompsonArms``, which explores, told how large rewards are. Best reference: the one of
 ``REFERENCES`` with the least regret (or the largest reward) there: chosen on the same seeds, in its favour. Runs are
 kept in ``--folder`` as they end; the same command goes on where it was stopped, and plays only what is not there.
 
@@ -67,7 +67,7 @@ def per_arm(world: Any, rounds: int) -> dict[str, Any]:
 
 
 def names(world: Any, rounds: int) -> dict[str, Any]:
-    """How many arms stand, of which nothing else is known."""
+    """How many fixed arms there are, of which nothing else is known."""
     return {"arms": world.n_arms}
 
 

@@ -48,7 +48,7 @@ PolicyNames = Annotated[
         "--policy",
         "-p",
         help="A policy to play. Repeat to compare. By default uniform, glb-omd and one-pass-private, or with "
-        "--unit person person-private; where arms stand and have no features, uniform, thompson-arms and private-arms. "
+        "--unit person person-private; for fixed arms without features uniform, thompson-arms and private-arms. "
         f"Known: {', '.join(POLICIES)}.",
     ),
 ]

@@ -23,7 +23,7 @@ class Known:
     algorithm: str
     told: tuple[str, ...] = ()
     units: tuple[str, ...] = ("round", "person")
-    # of arms that stand it takes their number alone, and no contexts
+    # it is told the number of fixed arms alone, and takes no contexts
     names_only: bool = False
 
     @property
@@ -82,7 +82,7 @@ POLICIES = {
     # arms that stand, with a parameter each
     "disjoint-lin-ucb": Known("disjoint LinUCB", "DisjointLinUCB", _STANDING),
     "disjoint-thompson": Known("disjoint Thompson", "DisjointThompson", _STANDING),
-    # arms that stand, of which nothing is known
+    # fixed arms, of which nothing is known
     "kl-ucb": Known("KL-UCB", "KLUCB", _NAMED, names_only=True),
     "thompson-arms": Known("Thompson for arms", "ThompsonArms", _NAMED, names_only=True),
     # private
@@ -176,8 +176,8 @@ def factories(
         one = POLICIES[name]
         if one.names_only and "arms" not in known:
             raise ValueError(
-                f"policy must be one that chooses from changing arms in {environment.name}, whose arms do not stand "
-                f"(those of a world such as abn do), got policy={name!r}"
+                f"policy must be one that chooses from changing arms in {environment.name}, whose arms are not fixed "
+                f"(a world such as abn has fixed ones), got policy={name!r}"
             )
         if one.contexts and not hasattr(environment, "context_dim"):
             raise ValueError(
@@ -205,7 +205,7 @@ def _task(environment: Any, rounds: int, base_rate: float | None) -> dict[str, A
     noise = {"tail": getattr(environment, "noise_tail", 1.0), "noise_scale": scale, "noise_bound": scale}
     rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
     rewards = {"reward_range": (low, high), "on_violation": "clip", "base_rate": rate}
-    stand = {"arms": environment.n_arms} if hasattr(environment, "n_arms") else {}
+    fixed = {"arms": environment.n_arms} if hasattr(environment, "n_arms") else {}
     # ``parameters`` are those of the policy that Doubling and Restarting begin again and again
     more = {"horizon": rounds, "parameters": model, "on_change": True, "index": "kl"}
-    return model | noise | rewards | stand | more
+    return model | noise | rewards | fixed | more

@@ -1,9 +1,9 @@
 """What privacy will cost on your data, before you launch: the share of the gain over uniform choices that is lost.
 
 Three simulations on the same rounds and the same luck: a policy that is not private, uniform choices, and for every
-unit of privacy and every ε a private policy. The first is ``GLBOMD``; or, where arms stand and have no features,
-``ThompsonArms``, as what is greedy gets stuck there. With u, f and p their mean rewards (or, where regret is known,
-minus the mean regrets, which are less noisy),
+unit of privacy and every ε a private policy. The first is ``GLBOMD``; or, where arms are fixed and have no
+features, ``ThompsonArms``, since greedy policies get stuck there. With u, f and p their mean rewards (or, where regret
+is known, minus the mean regrets, which are less noisy),
 
     price = (f − p)/(f − u):    0 where privacy costs nothing, 1 where nothing is left of what learning gains.
 
@@ -114,8 +114,8 @@ def price_of_privacy(
     policies : mapping, optional
         Private policies by unit, as classes or their names in ``dpbandits.policies``; by default
         ``{"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}``, and ``"PrivateArms"`` for both where arms
-        stand and have no features. Policies for standing arms (``DisjointPrivateGLM``) need an environment that shows
-        contexts to them.
+        are fixed and have no features. Policies for arms with parameters of their own (``DisjointPrivateGLM``) need an
+        environment that shows contexts to them.
     units : sequence of {"round", "person"}, optional
         By default both, where rounds say whose they are; else rounds.
     rounds : int, optional
@@ -283,7 +283,7 @@ def _private(kind: type[Policy], environment: Any, parameters: Mapping[str, Any]
     if kind.offer is NOTHING:
         if not hasattr(environment, "n_arms"):
             raise ValueError(
-                f"policies must choose from changing arms in {environment.name}, whose arms do not stand, got "
+                f"policies must choose from changing arms in {environment.name}, whose arms are not fixed, got "
                 f"{kind.__name__}"
             )
         shape, dropped = (environment.n_arms,), dropped | {"theta_bound"}

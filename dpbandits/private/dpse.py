@@ -1,8 +1,8 @@
 """DPSE: differentially private successive elimination of K named arms.
 
 Source: Sajed & Sheffet, "An Optimal Private Stochastic-MAB Algorithm Based on an Optimal Private Stopping Rule" (ICML
-2019, arXiv:1905.09383), Algorithm 2. In epoch e = 1, 2, … every arm of S, which is left, is played R_e times, in turn.
-Then with Δ_e = 2^{−e}, in units of the range of rewards,
+2019, arXiv:1905.09383), Algorithm 2. In epoch e = 1, 2, … every arm of S, those that are left, is played R_e times, in
+turn. Then with Δ_e = 2^{−e}, in units of the range of rewards,
 
     R_e = max{32·ln(8|S|e²/β)/Δ_e², 8·ln(4|S|e²/β)/(εΔ_e)} + 1
     h_e = √(ln(8|S|e²/β)/(2R_e)),    c_e = ln(4|S|e²/β)/(εR_e)
@@ -186,9 +186,9 @@ class DPSE(PrivatePolicy[Survivors]):
         return takewhile(lambda end: end < (self.horizon or 0), total)
 
     def _left(self) -> NDArray[np.bool_]:
-        stands = self.catalogue.active
-        left = self.public.left & stands
-        return left if left.any() else stands
+        active = self.catalogue.active
+        left = self.public.left & active
+        return left if left.any() else active
 
     # -------------------------------------------------------------------------------------------- choose and learn
 

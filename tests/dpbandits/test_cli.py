@@ -145,7 +145,7 @@ def test_policies_for_arms_that_stand_are_told_these(link, played):
     assert played("run", *QUICK, *options, "-p", *SAME).policies == ["standing private, ε = 1"]
 
 
-def test_policies_that_know_names_play_where_arms_stand(call, played):
+def test_policies_that_know_names_play_fixed_arms(call, played):
     """Beside policies of all other kinds where arms have no features, and alone where they have some."""
     named = [word for policy in NAMED for word in ("-p", policy)]
     short = ("--seeds", 1, "--jobs", 1, "-e", 1)
@@ -160,7 +160,7 @@ def test_policies_that_know_names_play_where_arms_stand(call, played):
     ]
     refused = call("run", *QUICK, "-p", "kl-ucb")
     assert refused.exit_code == 2
-    assert "whose arms do not stand" in " ".join(refused.output.split())
+    assert "whose arms are not fixed" in " ".join(refused.output.split())
 
 
 def test_policies_with_a_parameter_per_arm_play_contexts(tmp_path, played):
@@ -261,7 +261,7 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("run", "--policy", "disjoint-private"), "policy must be one that chooses from changing arms in "),
         (
             ("run", "--policy", "standing-private", "--rounds", 9),
-            "environment must have arms that stand for a policy that is told them",
+            "environment must have fixed arms for a policy that is told them",
         ),
         (("run", "--seeds", 0), "seeds must be at least 1"),
         (("run", "--jobs", 0), "jobs must be at least 1"),

@@ -446,11 +446,11 @@ def test_policies_of_all_kinds_play_one_world():
     assert next(run for run in results.runs if (run.policy, run.seed) == ("kl", 1)).regret[-1] == pytest.approx(regret)
 
 
-def test_names_are_played_where_arms_stand_and_nowhere_else():
+def test_names_are_played_where_arms_are_fixed_and_nowhere_else():
     known = {name: PLAYERS[name] for name in ("named", "kl", "dpse")}
     for world in (GLM(2, arms=3, arm_law="fixed_sphere"), Disjoint(2, arms=3), Delayed(Arms([0.1, 0.2, 0.3]), delay=7)):
         assert quiet(known, world, rounds=50, seeds=1).complete
-    with pytest.raises(ValueError, match="must have arms that stand for a policy that knows their names only"):
+    with pytest.raises(ValueError, match="must have fixed arms for a policy that knows their names only"):
         quiet(known, GLM(2, arms=3), rounds=50, seeds=1)
     with pytest.raises(ValueError, match=r"policies\['kl'\] must have the 4 arms of the environment, got 3"):
         quiet({"kl": PLAYERS["kl"]}, Arms(4), rounds=50, seeds=1)
@@ -463,7 +463,7 @@ def test_prices_are_over_a_reference_that_explores():
     own = {"not private": lambda rng: ThompsonArms(2, reward_range=(0.0, 12.0), on_violation="clip", rng=rng)}
     (row,) = quiet(own, world, rounds=400, seeds=2).table()
     assert table.free == row["reward"]
-    with pytest.raises(ValueError, match="whose arms do not stand, got AdaPUCB"):
+    with pytest.raises(ValueError, match="whose arms are not fixed, got AdaPUCB"):
         price_of_privacy(GLM(2), [4.0], policies={"round": "AdaPUCB"}, rounds=50, seeds=1, progress=False)
 
 

@@ -33,7 +33,7 @@ __all__ = [
     "coins",
     "random_parameter",
     "rounds_at_once",
-    "stands",
+    "is_fixed",
     "with_constant",
     "within",
 ]
@@ -64,7 +64,7 @@ def checked_arm_law(law: ArmLaw, arms: int, dim: int) -> ArmLaw:
     return law
 
 
-def stands(law: ArmLaw) -> bool:
+def is_fixed(law: ArmLaw) -> bool:
     """Whether the arms are one set for the whole episode."""
     return _LAWS[law][1]
 

@@ -132,7 +132,7 @@ def checked_rounds(rounds: int | None, environment: Environment, *, at_least: in
 
 
 def without_features(environment: Environment) -> bool:
-    """Whether its arms stand and have nothing in common: a parameter of a shared model for each arm, and no more."""
+    """Whether its arms are fixed and have nothing in common: a shared model has one parameter for each arm."""
     return getattr(environment, "n_arms", None) == environment.dim
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import choice, integer, positive
-from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, coins, random_parameter, stands
+from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, coins, is_fixed, random_parameter
 from dpbandits.lab.environments.base import Named, Round
 from dpkit.models.links import Link, get_link
 
@@ -113,7 +113,7 @@ class GLM(Named):
         law = rewards_of(link)
         dim = integer("dim", dim, at_least=1)
         self.arm_law = checked_arm_law(arm_law, self.arms, dim)
-        if stands(arm_law):
+        if is_fixed(arm_law):
             self.n_arms = self.arms
         self.base_rate = float(get_link(link).mean(np.array(self.offset)))
         # the extreme means are those of a bandit without offset and a longer θ*

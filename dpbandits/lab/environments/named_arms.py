@@ -9,8 +9,7 @@ pareto      at least x = μ(a − 1)/a, and above y with probability (x/y)^a for
 ==========  ===========================================================================
 
 Every policy can play it. One that is told names only plays arm k of its list for arm k here. One that scores rows is
-given one-hot vectors. One that takes a context is given the same one, (1), in every round: so of its parameters that of
-the constant is all there is to learn.
+given one-hot vectors. One that takes a context is given the constant (1) in every round.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Game:
 
     def _changing(self, what: str) -> ValueError:
         return ValueError(
-            f"environment must have arms that stand for a policy that {what}, got {self.environment.name}, whose arms "
+            f"environment must have fixed arms for a policy that {what}, got {self.environment.name}, whose arms "
             "change: take OnePassPrivateGLM"
         )
 

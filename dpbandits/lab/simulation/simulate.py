@@ -50,9 +50,9 @@ def simulate(
 
     A policy is given the arms of a round, or its context where it takes contexts (:mod:`dpbandits.policy.offers`). One
     that knows no more of arms than their names, such as :class:`~dpbandits.policies.PrivateArms`, plays where arms
-    stand: its k-th name is row k of the environment. So on :class:`~dpbandits.lab.environments.Arms` policies of all
-    kinds can be compared, by the same luck. A policy is told a reward after as many further rounds as the environment
-    delays it by; a reward that is due after the last round is not told.
+    are fixed: its k-th name is row k of the environment. So policies of all kinds can be compared on
+    :class:`~dpbandits.lab.environments.Arms`, by the same luck. A policy is told a reward after as many further rounds
+    as the environment delays it by; a reward that is due after the last round is not told.
 
     Parameters
     ----------
