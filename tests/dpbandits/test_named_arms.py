@@ -460,6 +460,7 @@ def test_prices_are_over_a_reference_that_explores():
     world = Arms([2.0, 6.0], rewards="uniform", reward_range=(0.0, 100.0))
     table = price_of_privacy(world, [4.0], rounds=400, seeds=2, progress=False)
     assert table.rows[0].policy == "PrivateArms"
+    assert "policies believed" not in table.sentence()
     own = {"not private": lambda rng: ThompsonArms(2, reward_range=(0.0, 12.0), on_violation="clip", rng=rng)}
     (row,) = quiet(own, world, rounds=400, seeds=2).table()
     assert table.free == row["reward"]
