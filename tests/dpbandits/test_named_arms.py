@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from simulations import quiet
 from tabled import tabled
 
-from accounting import Budget, Laplace, Ledger
+from accounting import Budget, Gaussian, Laplace, Ledger
 from dpbandits import Policy, Released
 from dpbandits.lab.environments import GLM, Arms, Delayed, Disjoint
 from dpbandits.lab.price import price_of_privacy
@@ -245,14 +245,16 @@ def test_an_arm_that_comes_is_tried_and_one_that_goes_is_not():
 
 @pytest.mark.parametrize("kind", [DPSE, AdaPUCB])
 @pytest.mark.parametrize("adjacency", ["replace", "zero_out"])
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-def test_the_run_costs_one_laplace(kind, adjacency, delta):
-    budget = Budget(EPSILON, delta, adjacency=adjacency)
+@pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 0.0), (0.1, 0.3)])
+def test_the_run_costs_one_laplace(kind, adjacency, epsilon, delta):
+    """Also where Gaussian noise, which PrivateArms takes, would be less."""
+    budget = Budget(epsilon, delta, adjacency=adjacency)
     ledger = Ledger(budget)
+    assert isinstance(made(PrivateArms, budget=budget).sums.cost, Laplace if delta == 0.0 else Gaussian)
     policy = made(kind, budget=budget, ledger=ledger, first_batch=2)
     (row,) = ledger.rows()
     assert isinstance(row.release, Laplace)
-    assert ledger.epsilon(delta) == pytest.approx(EPSILON)
+    assert ledger.epsilon(delta) == pytest.approx(epsilon)
     for t in range(100):
         policy.update(policy.select(), float(t % 2))
     assert policy.releases > 1
