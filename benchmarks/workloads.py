@@ -6,7 +6,8 @@
     python benchmarks/workloads.py --docs --only-page                         # the page again, from what was played
 
 Every world of ``dpbandits.lab.environments.GALLERY``, ten seeds, δ = 1/T, ε = 1 and 4. Private: ``OnePassPrivateGLM``
-with its defaults, and, where another policy is made for the workload, that one (``SUITED``). Best reference: the one of
+with its defaults, and, where another policy is made for the workload, that one (``SUITED``). Where arms are fixed and
+have no features a reference is ``ThompsonArms``, which explores, told how large rewards are. Best reference: the one of
 ``REFERENCES`` with the least regret (or the largest reward) there: chosen on the same seeds, in its favour. Runs are
 kept in ``--folder`` as they end; the same command goes on where it was stopped, and plays only what is not there.
 
@@ -28,6 +29,7 @@ import numpy as np
 from accounting import Budget
 from dpbandits import policies, simulate
 from dpbandits.lab.environments import GALLERY, Drifting, Environment, Supervised
+from dpbandits.lab.environments.base import without_features
 from dpbandits.lab.simulation.results import Results
 from dpbandits.policy.protocol import Policy
 
@@ -64,6 +66,19 @@ def per_arm(world: Any, rounds: int) -> dict[str, Any]:
     return known | {"dim": world.context_dim, "arms": world.n_arms}
 
 
+def names(world: Any, rounds: int) -> dict[str, Any]:
+    """How many fixed arms there are, of which nothing else is known."""
+    return {"arms": world.n_arms}
+
+
+def sized(world: Any, rounds: int) -> dict[str, Any]:
+    """And how large rewards are."""
+    return names(world, rounds) | {
+        "reward_range": getattr(world, "support", world.reward_range),
+        "on_violation": "clip",
+    }
+
+
 def private_per_arm(world: Any, rounds: int) -> dict[str, Any]:
     return per_arm(world, rounds) | {"link": world.link}
 
@@ -72,6 +87,8 @@ def persons(world: Any, rounds: int) -> dict[str, Any]:
     return model(world, rounds) | {"unit": "person"}
 
 
+# arms without features
+NAMED = "abn", "abn-close", "rare", "unknown-scale", "pareto", "long-logits", "arms-10", "arms-40", "arms-100"
 # what is made for a workload besides the policy to start with: the class in dpbandits.policies, and its arguments
 SUITED: dict[str, tuple[str, Arguments]] = {
     "logit-shift": ("OnePassPrivateGLM", base(0.076)),
@@ -91,6 +108,7 @@ SUITED: dict[str, tuple[str, Arguments]] = {
     "people": ("PersonPrivateGLM", persons),
     "regulars": ("PersonPrivateGLM", persons),
     "films": ("PersonPrivateGLM", persons),
+    **dict.fromkeys(NAMED, ("PrivateArms", names)),
 }
 # without privacy; those that take contexts play where there are some
 REFERENCES: dict[str, Arguments] = {
@@ -120,8 +138,9 @@ class Make:
         return bool(getattr(getattr(policies, self.kind), "public_arms", False))
 
     def __call__(self, rng: np.random.Generator, arms: Any = None) -> Policy:
+        kind = getattr(policies, self.kind)
         told = self.arguments if arms is None else self.arguments | {"arms": arms}
-        policy: Policy = getattr(policies, self.kind)(**told, rng=rng)
+        policy: Policy = kind(**{name: value for name, value in told.items() if name not in kind.passed_on}, rng=rng)
         return policy
 
 
@@ -131,7 +150,10 @@ def factories(name: str, world: Any, rounds: int) -> dict[str, Factory]:
     shared = world.dim <= _LARGEST_SHARED
     limits = {"reward_range": world.reward_range, "on_violation": "clip"}
     made: dict[str, Factory] = {"uniform": Make("Uniform", {"dim": world.dim})}
-    for kind, arguments in REFERENCES.items():
+    if without_features(world):
+        made["ThompsonArms"] = Make("ThompsonArms", sized(world, rounds))
+    # they learn by features
+    for kind, arguments in () if name in NAMED else REFERENCES.items():
         disjoint = arguments is per_arm
         if hasattr(policies, kind) and (contexts if disjoint else shared):
             made[kind] = Make(kind, {"dim": world.dim} | arguments(world, rounds))

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from dpkit.lazy import attributes_of
 
 if TYPE_CHECKING:
+    from dpbandits.private.adap_ucb import AdaPUCB
     from dpbandits.private.disjoint_private_glm import DisjointPrivateGLM
     from dpbandits.private.disjoint_shuffle_glm import DisjointShuffleGLM
     from dpbandits.private.doubling import Doubling
     from dpbandits.private.dp_lin_ucb import DPLinUCB
     from dpbandits.private.dphdb import DPHDB
+    from dpbandits.private.dpse import DPSE
     from dpbandits.private.joint_dp_glm import JointDPGLM
     from dpbandits.private.ldp_arms import LDPArms
     from dpbandits.private.ldp_glm import LDPGLM
@@ -54,12 +56,15 @@ if TYPE_CHECKING:
     from dpbandits.reference.simple.disjoint_lin_ucb import DisjointLinUCB
     from dpbandits.reference.simple.disjoint_thompson import DisjointThompson
     from dpbandits.reference.simple.epsilon_greedy import EpsilonGreedy
+    from dpbandits.reference.simple.kl_ucb import KLUCB
+    from dpbandits.reference.simple.thompson_arms import ThompsonArms
     from dpbandits.reference.simple.uniform import Uniform
 
 __all__ = [
     "AdaOFUECOLog",
     "AdaOFUL",
     "BGLinCB",
+    "AdaPUCB",
     "CRT",
     "MENU",
     "MoM",
@@ -69,6 +74,7 @@ __all__ = [
     "CRMM",
     "CRTM",
     "DPHDB",
+    "DPSE",
     "GLBOMD",
     "GLMUCB",
     "GLOC",
@@ -86,6 +92,7 @@ __all__ = [
     "HvtUCB",
     "JointDPGLM",
     "LDPArms",
+    "KLUCB",
     "LaplaceThompson",
     "LinearThompson",
     "OFULogR",
@@ -101,6 +108,7 @@ __all__ = [
     "ShuffleOnePassGLM",
     "ShufflePersonGLM",
     "StandingPrivateGLM",
+    "ThompsonArms",
     "Uniform",
 ]
 
@@ -108,6 +116,7 @@ _HOMES = {
     "AdaOFUECOLog": "dpbandits.reference.light_tails.ada_ofu_ecolog",
     "AdaOFUL": "dpbandits.reference.heavy_tails.ada_oful",
     "BGLinCB": "dpbandits.reference.light_tails.b_glincb",
+    "AdaPUCB": "dpbandits.private.adap_ucb",
     "CRMM": "dpbandits.reference.heavy_tails.crmm",
     "CRT": "dpbandits.reference.heavy_tails.crt",
     "CRTM": "dpbandits.reference.heavy_tails.crtm",
@@ -118,6 +127,7 @@ _HOMES = {
     "Doubling": "dpbandits.private.doubling",
     "DPLinUCB": "dpbandits.private.dp_lin_ucb",
     "DPHDB": "dpbandits.private.dphdb",
+    "DPSE": "dpbandits.private.dpse",
     "ECOLog": "dpbandits.reference.light_tails.ecolog",
     "EpsilonGreedy": "dpbandits.reference.simple.epsilon_greedy",
     "GLBOMD": "dpbandits.reference.light_tails.glb_omd",
@@ -126,6 +136,7 @@ _HOMES = {
     "HeavyOFUL": "dpbandits.reference.heavy_tails.heavy_oful",
     "HvtUCB": "dpbandits.reference.heavy_tails.hvt_ucb",
     "JointDPGLM": "dpbandits.private.joint_dp_glm",
+    "KLUCB": "dpbandits.reference.simple.kl_ucb",
     "LaplaceThompson": "dpbandits.reference.light_tails.laplace_thompson",
     "LDPArms": "dpbandits.private.ldp_arms",
     "LDPGLM": "dpbandits.private.ldp_glm",
@@ -148,6 +159,7 @@ _HOMES = {
     "ShuffleOnePassGLM": "dpbandits.private.shuffle_one_pass_glm",
     "ShufflePersonGLM": "dpbandits.private.shuffle_person_glm",
     "StandingPrivateGLM": "dpbandits.private.standing_private_glm",
+    "ThompsonArms": "dpbandits.reference.simple.thompson_arms",
     "TOFU": "dpbandits.reference.heavy_tails.tofu",
     "Uniform": "dpbandits.reference.simple.uniform",
 }

@@ -48,7 +48,8 @@ PolicyNames = Annotated[
         "--policy",
         "-p",
         help="A policy to play. Repeat to compare. By default uniform, glb-omd and one-pass-private, or with "
-        f"--unit person person-private. Known: {', '.join(POLICIES)}.",
+        "--unit person person-private; for fixed arms without features uniform, thompson-arms and private-arms. "
+        f"Known: {', '.join(POLICIES)}.",
     ),
 ]
 Unit = Annotated[

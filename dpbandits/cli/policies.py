@@ -23,6 +23,8 @@ class Known:
     algorithm: str
     told: tuple[str, ...] = ()
     units: tuple[str, ...] = ("round", "person")
+    # it is told the number of fixed arms alone, and takes no contexts
+    names_only: bool = False
 
     @property
     def private(self) -> bool:
@@ -32,7 +34,7 @@ class Known:
     @property
     def contexts(self) -> bool:
         """Whether it takes contexts, for so many arms that stand."""
-        return "arms" in self.told
+        return "arms" in self.told and not self.names_only
 
 
 _MODEL = ("link", "theta_bound", "base_rate")
@@ -47,6 +49,8 @@ _PRIVATE_LINEAR = tuple(name for name in _PRIVATE if name != "link")
 _ANYTIME = (*_CLIPPED, "budget", "parameters")
 _STANDING = (*_CLIPPED, "arms")
 _STANDING_PRIVATE = (*_STANDING, "link", "budget", "horizon")
+_NAMED = ("reward_range", "on_violation", "arms")
+_NAMED_PRIVATE = (*_NAMED, "budget", "horizon")
 
 POLICIES = {
     "uniform": Known("uniform", "Uniform"),
@@ -79,6 +83,9 @@ POLICIES = {
     # arms that stand, with a parameter each
     "disjoint-lin-ucb": Known("disjoint LinUCB", "DisjointLinUCB", _STANDING),
     "disjoint-thompson": Known("disjoint Thompson", "DisjointThompson", _STANDING),
+    # fixed arms, of which nothing is known
+    "kl-ucb": Known("KL-UCB", "KLUCB", _NAMED, names_only=True),
+    "thompson-arms": Known("Thompson for arms", "ThompsonArms", _NAMED, names_only=True),
     # private
     "one-pass-private": Known("one-pass private", "OnePassPrivateGLM", _PRIVATE),
     "person-private": Known("private by person", "PersonPrivateGLM", _PRIVATE, units=("person",)),
@@ -94,9 +101,12 @@ POLICIES = {
     "shuffle-person": Known("shuffle by person", "ShufflePersonGLM", _PRIVATE, units=("person",)),
     "shuffle-glm": Known("shuffle GLM", "ShuffleGLM", _PRIVATE),
     "shuffle-lin-ucb": Known("shuffle LinUCB", "ShuffleLinUCB", _PRIVATE_LINEAR),
-    "private-arms": Known("private arms", "PrivateArms", (*_STANDING, "budget", "horizon")),
-    "shuffle-arms": Known("shuffle arms", "ShuffleArms", (*_STANDING, "budget", "horizon")),
-    "ldp-arms": Known("local DP arms", "LDPArms", (*_STANDING, "budget", "horizon")),
+    "private-arms": Known("private arms", "PrivateArms", (*_NAMED_PRIVATE, "base_rate"), names_only=True),
+    "shuffle-arms": Known("shuffle arms", "ShuffleArms", (*_NAMED_PRIVATE, "base_rate"), names_only=True),
+    "ldp-arms": Known("local DP arms", "LDPArms", (*_NAMED_PRIVATE, "base_rate"), names_only=True),
+    "dpse": Known("DP-SE", "DPSE", _NAMED_PRIVATE, names_only=True),
+    "adap-ucb": Known("AdaP-UCB", "AdaPUCB", _NAMED_PRIVATE, names_only=True),
+    "adap-kl-ucb": Known("AdaP-KL-UCB", "AdaPUCB", (*_NAMED_PRIVATE, "index"), names_only=True),
     "standing-private": Known("standing private", "StandingPrivateGLM", _PRIVATE),
     "disjoint-private": Known("disjoint private", "DisjointPrivateGLM", _STANDING_PRIVATE),
     "disjoint-shuffle": Known("disjoint shuffle", "DisjointShuffleGLM", _STANDING_PRIVATE),
@@ -128,8 +138,12 @@ class _Factory:
         return policy
 
 
-def named(asked: list[str] | None, unit: str) -> list[str]:
+def named(asked: list[str] | None, unit: str, environment: Any) -> list[str]:
     """The policies to play."""
+    from dpbandits.lab.environments.base import without_features
+
+    if without_features(environment):
+        return asked or ["uniform", "thompson-arms", "private-arms"]
     return asked or ["uniform", "glb-omd", "person-private" if unit == "person" else "one-pass-private"]
 
 
@@ -163,7 +177,12 @@ def factories(
         if name not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got policy={name!r}")
         one = POLICIES[name]
-        if one.contexts and "arms" not in known:
+        if one.names_only and "arms" not in known:
+            raise ValueError(
+                f"policy must be one that chooses from changing arms in {environment.name}, whose arms are not fixed "
+                f"(a world such as abn has fixed ones), got policy={name!r}"
+            )
+        if one.contexts and not hasattr(environment, "context_dim"):
             raise ValueError(
                 f"policy must be one that chooses from changing arms in {environment.name}, which shows no contexts to "
                 f"arms that stand (a world such as disjoint does, and a log with labels), got policy={name!r}"
@@ -189,6 +208,7 @@ def _task(environment: Any, rounds: int, base_rate: float | None) -> dict[str, A
     noise = {"tail": getattr(environment, "noise_tail", 1.0), "noise_scale": scale, "noise_bound": scale}
     rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
     rewards = {"reward_range": (low, high), "on_violation": "clip", "base_rate": rate}
-    stand = {"arms": environment.n_arms} if hasattr(environment, "context_dim") else {}
+    fixed = {"arms": environment.n_arms} if hasattr(environment, "n_arms") else {}
     # ``parameters`` are those of the policy that Doubling and Restarting begin again and again
-    return model | noise | rewards | stand | {"horizon": rounds, "parameters": model, "on_change": True}
+    more = {"horizon": rounds, "parameters": model, "on_change": True, "index": "kl"}
+    return model | noise | rewards | fixed | more

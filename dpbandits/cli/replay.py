@@ -83,7 +83,7 @@ def replay(
         theta_bound=theta_bound,
         base_rate=base_rate,
     )
-    names, rounds = named(policy, unit), environment.rounds
+    names, rounds = named(policy, unit, environment), environment.rounds
     policies = factories(names, epsilon, delta, environment, rounds, unit=unit)
     size = f"{rounds:,} rounds, {environment.rows:,} rows, d = {environment.dim}"
     typer.echo(f"{file.name}: {size}; {environment.rescaled:,} rows longer than --feature-bound {feature_bound:g}")

@@ -62,7 +62,8 @@ def run(
 
     --world takes the place of all options that describe the model: logit-shift, advertising, unit-linear, one-hot,
     sphere, digits, diamonds, disjoint, disjoint-50, counts, flip, still, late, overtaking, sorted, quadratic, people,
-    regulars or films. Their laws are in the documentation of dpbandits.lab.environments.
+    regulars or films; and, of arms without features, abn, abn-close, rare, unknown-scale, pareto, long-logits, arms-10,
+    arms-40 or arms-100. Their laws are in the documentation of dpbandits.lab.environments.
 
     --unit person protects persons, in a world that has some: people, regulars or films.
 
@@ -87,6 +88,6 @@ def run(
         environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
     if rounds is None:
         rounds = 5000 if world is None else gallery(world).rounds
-    names = named(policy, unit)
+    names = named(policy, unit, environment)
     policies = factories(names, epsilon, delta, environment, rounds, base_rate, unit)
     play(policies, environment, "run", rounds, unit_note(unit, names), seeds=seeds, jobs=jobs, out=out, resume=resume)

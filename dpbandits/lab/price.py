@@ -1,8 +1,9 @@
 """What privacy will cost on your data, before you launch: the share of the gain over uniform choices that is lost.
 
 Three simulations on the same rounds and the same luck: a policy that is not private, uniform choices, and for every
-unit of privacy and every ε a private policy. With u, f and p their mean rewards (or, where regret is known, minus the
-mean regrets, which are less noisy),
+unit of privacy and every ε a private policy. The first is ``GLBOMD``; or, where arms are fixed and have no
+features, ``ThompsonArms``, since greedy policies get stuck there. With u, f and p their mean rewards (or, where regret
+is known, minus the mean regrets, which are less noisy),
 
     price = (f − p)/(f − u):    0 where privacy costs nothing, 1 where nothing is left of what learning gains.
 
@@ -23,12 +24,9 @@ True
 
 from __future__ import annotations
 
-import importlib
 import math
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from inspect import signature
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,12 +36,13 @@ import numpy as np
 from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import fraction
-from dpbandits.lab.environments.base import Environment, checked_rounds
+from dpbandits.lab import price_policies
+from dpbandits.lab.environments.base import Environment, checked_rounds, without_features
+from dpbandits.lab.price_policies import UNITS
 from dpbandits.lab.price_table import PriceRow, PriceTable
 from dpbandits.lab.simulation.results import Results
 from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policy.checks import checked_base_rate
-from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
 from dpkit.models.links import get_link
 
@@ -52,35 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["price_of_privacy"]
 
-# what is played where nothing else is asked for
-_PRIVATE = {"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}
 _FREE, _UNIFORM = "not private", "uniform"
-
-
-@dataclass(frozen=True)
-class _Made:
-    """A function that makes a policy; picklable, for worker processes."""
-
-    algorithm: Callable[..., Policy]
-    shape: tuple[int, ...]
-    parameters: Mapping[str, Any]
-
-    @property
-    def public_arms(self) -> bool:
-        """Whether it is told the arms, which stand."""
-        return bool(getattr(self.algorithm, "public_arms", False))
-
-    def __call__(self, rng: np.random.Generator, *arms: Array) -> Policy:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "the noise for ε")  # the table says so
-            return self.algorithm(*self.shape, *arms, **self.parameters, rng=rng)
-
-    def hopeless(self, environment: Environment) -> bool:
-        arms = [next(iter(environment.episode(np.random.default_rng(0)))).arms] if self.public_arms else []
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            self.algorithm(*self.shape, *arms, **self.parameters, rng=np.random.default_rng(0))
-        return any(str(one.message).startswith("the noise for ε") for one in said)
 
 
 def price_of_privacy(
@@ -110,8 +81,9 @@ def price_of_privacy(
         Numbers are ε. Their unit is replaced by each of ``units``.
     policies : mapping, optional
         Private policies by unit, as classes or their names in ``dpbandits.policies``; by default
-        ``{"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}``. Policies for standing arms
-        (``DisjointPrivateGLM``) need an environment that shows contexts to them.
+        ``{"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}``, and ``"PrivateArms"`` for both where arms
+        are fixed and have no features. Policies for arms with parameters of their own (``DisjointPrivateGLM``) need an
+        environment that shows contexts to them.
     units : sequence of {"round", "person"}, optional
         By default both, where rounds say whose they are; else rounds.
     rounds : int, optional
@@ -144,14 +116,14 @@ def price_of_privacy(
     listed = _budgets(budgets, delta)
     count = checked_rounds(rounds, environment)
     chosen = _units(environment, units)
-    kinds = _kinds({} if policies is None else policies, chosen)
+    kinds = price_policies.kinds({} if policies is None else policies, chosen, environment)
     rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
     model: dict[str, Any] = {"link": environment.link, "theta_bound": environment.theta_bound, "base_rate": rate}
     private = model | {"reward_range": environment.reward_range, "on_violation": "clip", "horizon": count}
 
     made = {
-        _FREE: _Made(_class("GLBOMD"), (environment.dim,), model),
-        _UNIFORM: _Made(_class("Uniform"), (environment.dim,), {}),
+        _FREE: price_policies.free(environment, model),
+        _UNIFORM: price_policies.uniform(environment),
     }
     priced: dict[str, Budget] = {}
     for unit in chosen:
@@ -161,7 +133,7 @@ def price_of_privacy(
             if name in priced:
                 raise ValueError(f"budgets must be different, got ε = {own.epsilon:g} twice")
             priced[name] = own
-            made[name] = _private(kinds[unit], environment, private, own)
+            made[name] = price_policies.private(kinds[unit], environment, private, own)
     hopeless = {name: made[name].hopeless(environment) for name in priced}
     results = simulate(
         made, environment, rounds=count, seeds=seeds, jobs=jobs, resume=resume, points=1, progress=progress
@@ -184,6 +156,9 @@ def price_of_privacy(
         for suffix in ("", "_se")
     }
     low, high = environment.reward_range
+    told = (checked_base_rate(rate, get_link(environment.link), low, high) - low) / (high - low)
+    if without_features(environment):  # what is played there believes nothing, and learns it
+        told = math.nan
     return PriceTable(
         environment.name,
         count,
@@ -191,7 +166,7 @@ def price_of_privacy(
         modelled,
         **baselines,
         rows=tuple(rows),
-        told=(checked_base_rate(rate, get_link(environment.link), low, high) - low) / (high - low),
+        told=told,
         paid=(baselines["uniform"] - low) / (high - low),
     )
 
@@ -235,7 +210,7 @@ def _units(environment: Environment, units: Any) -> list[str]:
     if isinstance(units, str) or not isinstance(units, Iterable):
         raise TypeError(f"units must be a sequence such as ('round', 'person'), got units={units!r}")
     asked = list(units)
-    if not asked or len(set(map(str, asked))) < len(asked) or not set(map(str, asked)) <= _PRIVATE.keys():
+    if not asked or len(set(map(str, asked))) < len(asked) or not set(map(str, asked)) <= set(UNITS):
         raise ValueError(f"units must be one or both of 'round' and 'person', got units={units!r}")
     if "person" in asked and not known:
         raise ValueError(
@@ -243,43 +218,6 @@ def _units(environment: Environment, units: Any) -> list[str]:
             f"{environment.name}: name the column of persons (person_column=, --person), or take a world that has some"
         )
     return asked
-
-
-def _kinds(policies: Any, units: Sequence[str]) -> dict[str, type[Policy]]:
-    """The private policies of these units."""
-    if not isinstance(policies, Mapping):
-        raise TypeError(f"policies must be a mapping from 'round' or 'person' to a policy, got {policies!r}")
-    if wrong := [unit for unit in policies if unit not in _PRIVATE]:
-        raise ValueError(f"policies must have the keys 'round' or 'person', got {wrong[0]!r}")
-    found = {}
-    for unit in units:
-        given = policies.get(unit, _PRIVATE[unit])
-        found[unit] = kind = _class(given) if isinstance(given, str) else given
-        if not (isinstance(kind, type) and issubclass(kind, PrivatePolicy)):
-            raise ValueError(f"policies[{unit!r}] must be a private policy of dpbandits.policies, got {given!r}")
-    return found
-
-
-def _class(name: str) -> Any:
-    return getattr(importlib.import_module("dpbandits.policies"), name, None)
-
-
-def _private(kind: type[Policy], environment: Any, parameters: Mapping[str, Any], budget: Budget) -> _Made:
-    """A private policy of the environment's dimension; for standing arms that of a context, and how many arms."""
-    # without a link, for a policy that is linear
-    dropped = set() if "link" in signature(kind.__init__).parameters else {"link"}
-    shape: tuple[int, ...] = (environment.dim,)
-    if kind.takes == "context":
-        if not hasattr(environment, "context_dim"):
-            raise ValueError(
-                f"policies must choose from changing arms in {environment.name}, which shows no contexts to arms that "
-                f"stand (a world such as disjoint does), got {kind.__name__}"
-            )
-        # the bound on θ is that of all arms together, not of one
-        sizes = () if "dim" in kind.passed_on else (environment.context_dim,)
-        shape, dropped = (*sizes, environment.n_arms), dropped | {"theta_bound"}
-    told = {name: value for name, value in parameters.items() if name not in dropped}
-    return _Made(kind, shape, told | {"budget": budget})
 
 
 def _last(results: Results, name: str) -> Array:

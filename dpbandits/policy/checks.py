@@ -34,14 +34,17 @@ _SPARE = 1 + 2.0**-50
 _vecdot: Callable[[Array, Array], Array] = getattr(np, "vecdot", lambda X, Y: np.einsum("ij,ij->i", X, Y))
 
 
-def real_array(name: str, value: ArrayLike) -> Array:
+def real_array(name: str, value: ArrayLike | None) -> Array:
     """``value`` as an array of float64, if it holds real numbers and nothing else.
 
     Raises
     ------
     ValueError
-        For strings, times, complex numbers, objects (also integers beyond all floats), and masked entries.
+        For nothing at all, strings, times, complex numbers, objects (also integers beyond all floats), and masked
+        entries.
     """
+    if value is None:
+        raise ValueError(f"{name} must be given, got {name}=None")
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ValueError(f"{name} must have no masked entries, got {int(np.ma.getmaskarray(value).sum())} of them")
     try:
@@ -74,7 +77,7 @@ def checked_reward(reward: float, low: float, high: float, *, clip: bool) -> flo
     raise ValueError(f"reward must be a finite number in [{low:g}, {high:g}], got reward={reward!r}")
 
 
-def unit_rows(arms: ArrayLike, dim: int) -> Array:
+def unit_rows(arms: ArrayLike | None, dim: int) -> Array:
     """``arms`` as an array of shape (K, dim) whose rows have norm at most 1."""
     X = real_array("arms", arms)
     if X.ndim != 2 or X.shape[1] != dim or not len(X):
@@ -145,11 +148,11 @@ def checked_budget(
     return budget
 
 
-def finite_rewards(reward_range: tuple[float, float]) -> tuple[float, float]:
-    """``reward_range``, which must be finite: sensitivities are computed from it."""
+def finite_rewards(reward_range: tuple[float, float], whose: str = "for a private policy") -> tuple[float, float]:
+    """``reward_range``, which must be finite: sensitivities, or confidence bounds, are computed from it."""
     low, high = reward_range
     if math.isinf(low) or math.isinf(high):
-        raise ValueError(f"reward_range must be finite for a private policy, got reward_range={reward_range}")
+        raise ValueError(f"reward_range must be finite {whose}, got reward_range={reward_range}")
     return low, high
 
 

@@ -5,8 +5,9 @@ be asked for later, at no cost to the choice.
 
 * :class:`Shares`: arm k with probability p_k; :class:`Ties`: one of the arms of the largest score. Exact.
 * :class:`Independent`: the largest of c_k + s_k·ξ_k with independent standard normal ξ_k; exact to 10⁻⁹.
+* :class:`Betas`: the largest of independent beta variables; exact to 10⁻⁹.
 * :class:`Perturbed`: the largest of c_k + x_kᵀ(θ + Rξ), ξ ~ N(0, I): the Gaussian measure of a polyhedron
-  (:mod:`dpkit.normal_chances` computes both).
+  (:mod:`dpkit.normal_chances` computes this one and that of ``Independent``).
 
 Ties are for the first of the best arms, as in ``argmax``.
 """
@@ -16,11 +17,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.arrays import Array
 from dpkit.normal_chances import of_largest, of_polyhedron
 
-__all__ = ["Independent", "Law", "Perturbed", "Shares", "Ties", "Told", "gap_shares", "inverse_gap"]
+__all__ = ["Betas", "Independent", "Law", "Perturbed", "Shares", "Ties", "Told", "gap_shares", "inverse_gap"]
 
 
 # a coordinate that is this small beside others is zero
@@ -163,6 +165,59 @@ class Independent(Law):
 
     def chance(self, index: int) -> tuple[float, float]:
         return of_largest(self.center, self.scale, index), 0.0
+
+
+class Betas(Law):
+    """The largest of independent X_k ~ Beta(a_k, b_k), among the arms that are offered.
+
+    Parameters
+    ----------
+    a, b : ndarray of shape (K,)
+        At least 1 each.
+    offered : ndarray of shape (K,)
+        Whether an arm takes part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> law = Betas(np.array([2.0, 1.0, 9.0]), np.array([1.0, 1.0, 1.0]), np.array([True, True, False]))
+    >>> law.chances().round(9).tolist()      # P(X > U) = E X = 2/3
+    [0.666666667, 0.333333333, 0.0]
+    """
+
+    # where a law is cut into pieces: e^x/(1 + e^x) of its probability lies below
+    _LEVELS = np.linspace(-36.0, 36.0, 25)
+    _NODES = 12
+
+    def __init__(self, a: Array, b: Array, offered: NDArray[np.bool_]) -> None:
+        self.a, self.b, self.offered = a, b, offered
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        # the share of one gamma variable in two: the secure source draws these
+        one, other = rng.standard_gamma(self.a), rng.standard_gamma(self.b)
+        return np.where(self.offered, one / (one + other), -np.inf)
+
+    def chance(self, index: int) -> tuple[float, float]:
+        """∫ f_k(x)·Π_{j≠k} F_j(x) dx, by Gauss–Legendre rules on the pieces between quantiles of all arms."""
+        from scipy.special import betainc, betaincinv, betaln, expit, xlog1py, xlogy
+
+        if not self.offered[index]:
+            return 0.0, 0.0
+        others = self.offered & (np.arange(len(self)) != index)
+        a, b, A, B = self.a[index], self.b[index], self.a[others, None], self.b[others, None]
+        own = betaincinv(a, b, expit(self._LEVELS))
+        cuts = np.unique(np.concatenate([[0.0, 1.0], own, betaincinv(A, B, expit(self._LEVELS)).ravel()]))
+        # beyond these there is nothing of it
+        cuts = cuts[(cuts >= own[0]) & (cuts <= own[-1])]
+        nodes, weights = np.polynomial.legendre.leggauss(self._NODES)
+        half = 0.5 * np.diff(cuts)[:, None]
+        x = (cuts[:-1, None] + half * (1.0 + nodes)).ravel()
+        density = np.exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
+        below = betainc(A, B, x).prod(axis=0)
+        return min(1.0, float((density * below) @ (half * weights).ravel())), 0.0
 
 
 class Perturbed(Law):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from accounting.arrays import Array
 from accounting.checks import integer
@@ -15,7 +15,7 @@ from dpkit.states.registry import kind_of
 if TYPE_CHECKING:
     from dpbandits.policy.protocol import Policy
 
-__all__ = ["learn"]
+__all__ = ["learn", "refuse_where_plays_are_counted"]
 
 # rows between two moves of the bar
 _TICK = 256
@@ -29,6 +29,14 @@ class _CheckedRow:
     index: int
     reward: float
     person: Any
+
+
+def refuse_where_plays_are_counted(policy: Policy) -> NoReturn:
+    """Refuse logs, for a policy that counts plays without noise: arms that others chose may tell of those who came."""
+    raise ValueError(
+        "rows must be learned by a policy that protects which arm was chosen, as OnePassPrivateGLM does: "
+        f"{type(policy).__name__} counts plays without noise, and takes only choices of its own"
+    )
 
 
 def _checked_rows(policy: Policy, rows: Iterable[Any]) -> list[_CheckedRow]:

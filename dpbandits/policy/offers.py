@@ -6,7 +6,7 @@ A policy says by its class attribute ``offer`` what it takes:
 * :data:`CUBE`: one context X with entries in [−1, 1]; the index k of a decision is an arm, of mean reward μ(Xᵀθ_k);
 * :data:`BALL`: one context of Euclidean norm at most 1, for arms of a ``catalogue``;
 * :class:`PublicArms`: rows of an array that is public and stands;
-* :data:`NOTHING`: nothing, for arms of a ``catalogue`` of which no more is known than their names.
+* :data:`NOTHING`: nothing (``select()``), for arms of a ``catalogue`` of which no more is known than their names.
 
 >>> import numpy as np
 >>> from dpbandits import Policy
@@ -46,7 +46,7 @@ class Offer(Protocol):
 
     takes: Literal["arms", "context"]
 
-    def checked(self, offered: ArrayLike, dim: int) -> Array:
+    def checked(self, offered: ArrayLike | None, dim: int) -> Array:
         """What was given, as an array, if it is what a round may offer.
 
         Raises
@@ -68,7 +68,7 @@ class Offer(Protocol):
 class _Rows:
     takes: Literal["arms", "context"] = "arms"
 
-    def checked(self, offered: ArrayLike, dim: int) -> Array:
+    def checked(self, offered: ArrayLike | None, dim: int) -> Array:
         return unit_rows(offered, dim)
 
     def chosen(self, offered: Array, index: int) -> Array:
@@ -84,7 +84,7 @@ class _Rows:
 class _Cube:
     takes: Literal["arms", "context"] = "context"
 
-    def checked(self, offered: ArrayLike, dim: int) -> Array:
+    def checked(self, offered: ArrayLike | None, dim: int) -> Array:
         X = _one(offered, dim)
         if not (np.abs(X) <= 1.0).all():  # also false for NaN
             worst = X[~(np.abs(X) <= 1.0)][0]
@@ -107,7 +107,7 @@ class _Cube:
 class _Ball(_Rows):
     takes: Literal["arms", "context"] = "context"
 
-    def checked(self, offered: ArrayLike, dim: int) -> Array:
+    def checked(self, offered: ArrayLike | None, dim: int) -> Array:
         z = _one(offered, dim)
         if not np.isfinite(z).all():
             raise ValueError(f"context must be finite, got {z[~np.isfinite(z)][0]}")
@@ -127,7 +127,9 @@ class _Ball(_Rows):
 class _Nothing:
     takes: Literal["arms", "context"] = "context"
 
-    def checked(self, offered: ArrayLike, dim: int) -> Array:
+    def checked(self, offered: ArrayLike | None, dim: int) -> Array:
+        if offered is None:
+            return _NONE
         # so that it can be played where others are given contexts: what would be wrong for them is wrong here
         z = real_array("context", offered)
         if z.ndim != 1 or not np.isfinite(z).all():
@@ -171,7 +173,7 @@ class PublicArms(_Rows):
         rows.setflags(write=False)
         return cls(rows)
 
-    def checked(self, offered: ArrayLike, dim: int) -> Array:
+    def checked(self, offered: ArrayLike | None, dim: int) -> Array:
         return self.rows if offered is self.rows else self.rows[self.which(super().checked(offered, dim))]
 
     def which(self, offered: Array) -> list[int]:
@@ -201,7 +203,7 @@ def _dim(config: Mapping[str, Any]) -> int:
     return int(conform("dim", config["dim"], 0))
 
 
-def _one(context: ArrayLike, dim: int) -> Array:
+def _one(context: ArrayLike | None, dim: int) -> Array:
     found = real_array("context", context)
     if found.shape != (dim,):
         raise ValueError(f"context must have shape ({dim},), got shape {found.shape}")

@@ -92,8 +92,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         What ``reward_range`` is if it is not given.
     budget : Budget
         What the whole run may cost, for one round replaced (or zeroed out), or all that one person does in it
-        (``unit="person"``); δ > 0, but for :class:`~dpbandits.policies.PrivateArms` and
-        :class:`~dpbandits.policies.LDPArms`, also in epochs.
+        (``unit="person"``); δ > 0, but for ``PrivateArms``, ``LDPArms``, ``DPSE`` and ``AdaPUCB``, also in epochs.
     horizon : int, optional
         T, the number of rounds that the policy will take part in.
     rounds_per_person : int, optional

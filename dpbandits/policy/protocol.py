@@ -189,14 +189,14 @@ class Policy(ABC):
 
     # ------------------------------------------------------------------------------------------ one round
 
-    def select(self, arms: ArrayLike, person: str | bytes | int | None = None) -> Decision:
+    def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
         """Choose one of ``arms``.
 
         Parameters
         ----------
         arms : array_like of shape (K, d), or a context of shape (d,)
             Finite rows of Euclidean norm at most 1; K may change from round to round. Or, for policies whose arms have
-            parameters of their own, one context (see :mod:`dpbandits.policy.offers`).
+            parameters of their own, one context; None where only names are known (:mod:`dpbandits.policy.offers`).
         person : str, bytes or int, optional
             Whose round it is. Needed where the budget's unit is a person, and then of one type in the whole run;
             others do not look at it.
@@ -218,7 +218,7 @@ class Policy(ABC):
 
     def register(
         self,
-        arms: ArrayLike,
+        arms: ArrayLike | None,
         index: int,
         person: str | bytes | int | None = None,
         *,
@@ -432,7 +432,7 @@ class Policy(ABC):
     def prepare(self, arms: Array) -> None:  # noqa: B027
         """Do what is due before one of ``arms`` is chosen."""
 
-    def checked_arms(self, arms: ArrayLike) -> Array:
+    def checked_arms(self, arms: ArrayLike | None) -> Array:
         """What a round offers, as an array; a ``ValueError`` for anything else."""
         return self.offer.checked(arms, self.dim)
 

@@ -113,12 +113,12 @@ class Released:
 
     # -------------------------------------------------------------------------------------------- choosing
 
-    def choose(self, arms: ArrayLike, rng: np.random.Generator | None = None) -> tuple[int, float]:
+    def choose(self, arms: ArrayLike | None = None, rng: np.random.Generator | None = None) -> tuple[int, float]:
         """The row of the chosen arm (or the arm, for a context), and with which probability it was chosen.
 
         Parameters
         ----------
-        arms : array_like of shape (K, d), or a context of shape (d,)
+        arms : array_like of shape (K, d), or a context of shape (d,), or None
             As for the policy's ``select``.
         rng : numpy.random.Generator, optional
             None is the secure source.
@@ -134,7 +134,7 @@ class Released:
         index = int(found.draw(randomness.resolve(rng)).argmax())
         return index, found.chance(index)[0]
 
-    def probabilities(self, arms: ArrayLike) -> Array:
+    def probabilities(self, arms: ArrayLike | None = None) -> Array:
         """The probability of every choice, shape (K,); see ``Decision.probability`` for its error."""
         found = self._law(arms)
         if isinstance(found, Law):
@@ -143,12 +143,12 @@ class Released:
         chosen[found.argmax()] = 1.0
         return chosen
 
-    def probability(self, arms: ArrayLike, index: int) -> float:
+    def probability(self, arms: ArrayLike | None, index: int) -> float:
         """That of one choice."""
         found = self._law(arms)
         return found.chance(index)[0] if isinstance(found, Law) else float(found.argmax() == index)
 
-    def _law(self, arms: ArrayLike) -> Array | Law:
+    def _law(self, arms: ArrayLike | None) -> Array | Law:
         return self._shell.score_elsewhere(self._shell.checked_arms(arms))
 
     # ------------------------------------------------------------------------------------------------ JSON

@@ -43,7 +43,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from accounting import Budget
 from accounting.arrays import Array
@@ -51,7 +50,6 @@ from accounting.checks import integer, nonnegative
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
-from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors, first_length
@@ -139,10 +137,6 @@ class LDPArms(PrivatePolicy[Estimate]):
         self.posteriors = Posteriors(low, high, self.base_rate, lengths, noise, self.exploration, T)
         self.public = self.posteriors.nothing(K)
         self.open_run(self.sums.cost)
-
-    def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
-        """Choose an arm. Nothing is offered: a context that is given is not looked at."""
-        return super().select(np.zeros(1) if arms is None else arms, person)
 
     def means(self) -> dict[str, float]:
         """Of the active arms, the mean reward by the arm's reports; see :meth:`PrivateArms.means`."""

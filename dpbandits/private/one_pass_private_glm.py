@@ -265,7 +265,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         """
         return self.public.surprise > surprise_bound(self.dim, 1e-5)
 
-    def checked_arms(self, arms: ArrayLike) -> Array:
+    def checked_arms(self, arms: ArrayLike | None) -> Array:
         return self._features.checked(super().checked_arms(arms))
 
     def prepare(self, arms: Array) -> None:

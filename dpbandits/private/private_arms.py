@@ -60,7 +60,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from accounting import Budget, Laplace
 from accounting.arrays import Array
@@ -68,7 +67,7 @@ from accounting.checks import integer, nonnegative
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
-from dpbandits.policy.decision import Decision
+from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.trust import InArms
@@ -168,10 +167,6 @@ class PrivateArms(PrivatePolicy[Estimate]):
         self._looked = 0, False
         self.open_run(self.sums.cost)
 
-    def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
-        """Choose an arm. Nothing is offered: a context that is given is not looked at."""
-        return super().select(np.zeros(1) if arms is None else arms, person)
-
     def means(self) -> dict[str, float]:
         """Of the active arms, the mean reward by the arm's own released sums; costs nothing.
 
@@ -220,11 +215,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
         return self._looked[1]
 
     def check_log(self) -> None:
-        """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""
-        raise ValueError(
-            "rows must be learned by a policy that protects which arm was chosen, as OnePassPrivateGLM does: "
-            "PrivateArms counts plays without noise, and takes only choices of its own"
-        )
+        refuse_where_plays_are_counted(self)
 
     def with_room(self, public: Estimate) -> Estimate:
         return self.posteriors.with_room(public, len(self.catalogue))

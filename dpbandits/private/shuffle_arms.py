@@ -47,7 +47,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from accounting import Budget
 from accounting.arrays import Array
@@ -55,7 +54,6 @@ from accounting.checks import integer, nonnegative
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
-from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.trust import ShuffledInArms
@@ -145,10 +143,6 @@ class ShuffleArms(PrivatePolicy[Estimate]):
         self.posteriors = Posteriors(*model)
         self.public = self.posteriors.nothing(K)
         self.open_run(self.sums.cost)
-
-    def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
-        """Choose an arm. Nothing is offered: a context that is given is not looked at."""
-        return super().select(np.zeros(1) if arms is None else arms, person)
 
     def means(self) -> dict[str, float]:
         """Of the active arms, the mean reward by the arm's own sums; see :meth:`PrivateArms.means`."""

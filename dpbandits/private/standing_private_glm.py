@@ -59,6 +59,7 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import integer, positive
+from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import PublicArms
 from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
@@ -234,11 +235,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         return super().select(self.arms if arms is None else arms, person)
 
     def check_log(self) -> None:
-        """Refuse logs: arms that others chose may tell of the persons who came, and plays are counted without noise."""
-        raise ValueError(
-            "rows must be learned by a policy that protects which arm was chosen, as OnePassPrivateGLM does: "
-            "StandingPrivateGLM counts plays without noise, and takes only choices of its own"
-        )
+        refuse_where_plays_are_counted(self)
 
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
         return tuple(self.offer.which(arm[None]))

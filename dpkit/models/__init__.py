@@ -12,6 +12,7 @@ one row        ``proximal_point``                         the proximal step of a
 ellipsoids     ``RankOneInverse``, ``norms``, ``within``  H = λI + Σ w·x xᵀ with its inverse in O(d²) a row; the ball
                ``ball_constrained_minimizer``,            ‖θ‖ ≤ S in the norm of H
                ``project_on_ball``
+two values     :mod:`.bernoulli`                          the divergence of Bernoulli laws, and its confidence bound
 before data    ``Prior``, ``posterior``                   a public normal prior, and what an estimate makes of it
 =============  =========================================  =========================================================
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from accounting import Adjacency, Budget, Gaussian, Laplace, Release, calibrate
-from accounting.checks import integer
+from accounting.checks import choice, integer
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge
 from dpkit.moments.arm_turns import ArmTurns
@@ -55,14 +55,20 @@ def least_noise(budget: Budget, records: int = 1) -> Laplace | Gaussian:
     ['Laplace', 'Laplace', 'Gaussian']
     """
     adjacency, m = budget.adjacency, integer("records", records, at_least=1)
+    laplace = _laplace(budget, m)
+    if budget.delta == 0:
+        return laplace
+    z = calibrate(lambda z: m * Gaussian(z, adjacency=adjacency), budget)
+    laws: list[Laplace | Gaussian] = [laplace, Gaussian(z, adjacency=adjacency)]
+    return min(laws, key=_std)
+
+
+def _laplace(budget: Budget, records: int) -> Laplace:
     # without δ the sum of all ε is the price, and other accountants are asked for nothing
     by: Literal["pure"] | None = "pure" if budget.delta == 0 else None
-    z = calibrate(lambda z: m * Laplace(z, adjacency=adjacency), budget, accountant=by)
-    laws: list[Laplace | Gaussian] = [Laplace(z, adjacency=adjacency)]
-    if budget.delta > 0:
-        z = calibrate(lambda z: m * Gaussian(z, adjacency=adjacency), budget)
-        laws.append(Gaussian(z, adjacency=adjacency))
-    return min(laws, key=_std)
+    adjacency = budget.adjacency
+    z = calibrate(lambda z: records * Laplace(z, adjacency=adjacency), budget, accountant=by)
+    return Laplace(z, adjacency=adjacency)
 
 
 def _std(law: Laplace | Gaussian) -> float:
@@ -119,6 +125,9 @@ class ArmBatches:
         δ may be 0.
     records : int
         m, where the unit is a person.
+    noise_law : {"least", "laplace"}
+        Of Laplace's and Gauss's laws the one with the smaller variance, or Laplace's in any case, for whoever computes
+        with its tails.
     rng : numpy.random.Generator, optional
         None draws from the secure source; a seeded generator gives a simulation.
     ledger : Ledger, optional
@@ -161,6 +170,7 @@ class ArmBatches:
         *,
         budget: Budget,
         records: int = 1,
+        noise_law: Literal["least", "laplace"] = "least",
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -171,7 +181,8 @@ class ArmBatches:
             raise TypeError(f"budget must be a Budget, got budget={budget!r}")
         self._centre, self._length, self._rng = 0.5 * low + 0.5 * high, high - low, randomness.resolve(rng)
         m = integer("records", records, at_least=1)
-        self.law = least_noise(budget, m)
+        least = choice("noise_law", noise_law, "least", "laplace") == "least"
+        self.law = least_noise(budget, m) if least else _laplace(budget, m)
         self.cost: Release = m * self.law
         distance = steps_apart(budget.adjacency)
         self._scale = self.law.noise_multiplier * distance * _UP

@@ -28,7 +28,8 @@ def made(name: str, **options) -> Policy:
     if name in SMALL:
         return small(name, **options)
     kind = getattr(policies, name)
-    return kind(2, horizon=40, **({"arms": 3} if kind.takes == "context" else {}), **options)
+    sizes = () if "dim" in kind.passed_on else (2,)
+    return kind(*sizes, horizon=40, **({"arms": 3} if kind.takes == "context" else {}), **options)
 
 
 # ---------------------------------------------------------------------------------------------------- links

@@ -179,8 +179,9 @@ def learned(name: str):
         policy = small(name, rng=seeded(3), **({"arms": ROUND} if name == "StandingPrivateGLM" else {}))
     else:
         kind = getattr(policies, name)
-        arguments = {"arms": 4} if name.startswith("Disjoint") else {}
-        policy = kind(2, reward_range=(0.0, 1.0), rng=seeded(3), horizon=100, **arguments)
+        arguments = {"arms": 4} if kind.takes == "context" else {}
+        sizes = () if "dim" in kind.passed_on else (2,)
+        policy = kind(*sizes, reward_range=(0.0, 1.0), rng=seeded(3), horizon=100, **arguments)
     rng = seeded(4)
 
     def some():

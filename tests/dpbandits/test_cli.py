@@ -52,9 +52,12 @@ def played(call):
 # the others are shown contexts, or protect persons only
 SAME = ["standing-private"]  # whose arms are the same in every round
 CHANGING = [
-    name for name, entry in POLICIES.items() if not entry.contexts and "round" in entry.units and name not in SAME
+    name
+    for name, entry in POLICIES.items()
+    if not (entry.contexts or entry.names_only or name in SAME) and "round" in entry.units
 ]
 STANDING = [name for name, entry in POLICIES.items() if entry.contexts]
+NAMED = [name for name, entry in POLICIES.items() if entry.names_only]
 QUICK = ("--rounds", 200, "--seeds", 2, "--jobs", 1, "--dim", 2, "--arms", 3)
 
 
@@ -142,11 +145,29 @@ def test_policies_for_arms_that_stand_are_told_these(link, played):
     assert played("run", *QUICK, *options, "-p", *SAME).policies == ["standing private, ε = 1"]
 
 
+def test_policies_that_know_names_play_fixed_arms(call, played):
+    """Beside policies of all other kinds where arms have no features, and alone where they have some."""
+    named = [word for policy in NAMED for word in ("-p", policy)]
+    short = ("--seeds", 1, "--jobs", 1, "-e", 1)
+    others = ("-p", "one-pass-private", *(word for policy in [*SAME, *STANDING] for word in ("-p", policy)))
+    results = played("run", "--world", "abn", "-t", 40, *short, *named, *others)
+    assert len(results.policies) == len(NAMED) + 1 + len(SAME) + len(STANDING)
+    results = played("run", *QUICK, "--arm-law", "fixed_sphere", *short, *named)
+    assert len(results.policies) == len(NAMED) == 8
+    assert played("run", "--world", "rare", "-t", 40, *short).policies[1:] == [
+        "Thompson for arms",
+        "private arms, ε = 1",
+    ]
+    refused = call("run", *QUICK, "-p", "kl-ucb")
+    assert refused.exit_code == 2
+    assert "whose arms are not fixed" in " ".join(refused.output.split())
+
+
 def test_policies_with_a_parameter_per_arm_play_contexts(tmp_path, played):
-    named = [word for policy in STANDING for word in ("-p", policy)]
+    named = [word for policy in (*STANDING, "private-arms") for word in ("-p", policy)]
     results = played("run", "--world", "disjoint", "-t", 60, "--seeds", 1, "--jobs", 1, *named, "-e", 1)
     assert results.complete
-    assert len(results.policies) == len(STANDING) == 7
+    assert len(results.policies) == 1 + len(STANDING) == 5
     log = tmp_path / "log.csv"
     log.write_text("a,b,label\n" + "0.9,0.1,yes\n0.1,0.8,no\n-0.4,0.3,maybe\n" * 20)
     replayed = played("replay", log, "--layout", "labels", "--seeds", 1, "--jobs", 1, *named, "-e", 1, drawn=True)
@@ -240,7 +261,7 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("run", "--policy", "disjoint-private"), "policy must be one that chooses from changing arms in "),
         (
             ("run", "--policy", "standing-private", "--rounds", 9),
-            "environment must have arms that stand for a policy that is told them",
+            "environment must have fixed arms for a policy that is told them",
         ),
         (("run", "--seeds", 0), "seeds must be at least 1"),
         (("run", "--jobs", 0), "jobs must be at least 1"),

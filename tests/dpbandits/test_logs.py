@@ -31,7 +31,7 @@ def choices(name: str, rounds: int) -> list[LoggedRound]:
 
 
 # logs: arms that others chose may tell of those who came, or rewards are known already
-REFUSE = {"StandingPrivateGLM", "PrivateArms", "ShuffleArms", "LDPArms"}
+REFUSE = {"StandingPrivateGLM", "PrivateArms", "ShuffleArms", "LDPArms", "DPSE", "AdaPUCB"}
 
 
 @pytest.mark.parametrize("name", sorted(set(SMALL) - REFUSE))

@@ -386,7 +386,7 @@ def test_simulations_refuse_arms_that_change():
         return make(3, arms, rng=rng)
 
     made.public_arms = True
-    with pytest.raises(ValueError, match="environment must have arms that stand for a policy that is told them"):
+    with pytest.raises(ValueError, match="environment must have fixed arms for a policy that is told them"):
         simulate({"standing": made}, GLM(3, arms=4), rounds=60, seeds=1, progress=False)
 
 

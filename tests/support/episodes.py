@@ -27,5 +27,7 @@ def check_rounds(environment: Any, again: Any, rounds: int) -> list[Round]:
         assert np.array_equal(a.arms, b.arms)
         assert np.array_equal(a.rewards, b.rewards)
         assert (a.person, a.delay) == (b.person, b.delay)
-    assert not all(np.array_equal(a.rewards, b.rewards) for a, b in zip(first, other, strict=True))
+    same = [np.array_equal(a.rewards, b.rewards) for a, b in zip(first, other, strict=True)]
+    # rare rewards are all zero in the first rounds
+    assert not all(same) or not np.array_equal(first[0].means, other[0].means)
     return first

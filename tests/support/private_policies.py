@@ -34,6 +34,8 @@ OF_PERSONS = {"PersonPrivateGLM": Strangers, "ShufflePersonGLM": ShuffledStrange
 
 # their first release is due after four decisions
 SMALL = {
+    "AdaPUCB": {"arms": 1, "first_batch": 4},
+    "DPSE": {"arms": 2, "first_batch": 2},
     "OnePassPrivateGLM": {"first_batch": 4},
     "PersonPrivateGLM": {"first_batch": 4, "budget": Budget(4.0, 1e-5, unit="person")},
     "PrivateHvtUCB": {"first_batch": 4},

@@ -14,6 +14,7 @@ from dpbandits.lab.environments.glm import GLM
 from dpbandits.lab.environments.linear import Linear
 from dpbandits.lab.environments.linear_bernoulli import LinearBernoulli
 from dpbandits.lab.environments.log import LogReplay
+from dpbandits.lab.environments.named_arms import Arms
 from dpbandits.lab.environments.people import People
 from dpbandits.lab.environments.per_arm import PerArm
 from dpbandits.lab.environments.quadratic import Quadratic
@@ -24,6 +25,7 @@ from dpbandits.lab.environments.unit_linear import UnitLinear
 __all__ = [
     "Adversarial",
     "Advertising",
+    "Arms",
     "Available",
     "ChosenLog",
     "Delayed",

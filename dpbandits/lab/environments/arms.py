@@ -33,6 +33,7 @@ __all__ = [
     "coins",
     "random_parameter",
     "rounds_at_once",
+    "is_fixed",
     "with_constant",
     "within",
 ]
@@ -61,6 +62,11 @@ def checked_arm_law(law: ArmLaw, arms: int, dim: int) -> ArmLaw:
     if law == "one_hot" and arms > dim:
         raise ValueError(f"arms must be at most dim={dim} for arm_law='one_hot', got arms={arms}")
     return law
+
+
+def is_fixed(law: ArmLaw) -> bool:
+    """Whether the arms are one set for the whole episode."""
+    return _LAWS[law][1]
 
 
 def arm_blocks(law: ArmLaw, rng: np.random.Generator, arms: int, dim: int) -> Iterator[Array]:

@@ -17,7 +17,7 @@ from accounting.arrays import Array
 from accounting.checks import integer
 from dpkit.models.links import Link
 
-__all__ = ["Environment", "Named", "Round", "Wrapper", "checked_rounds"]
+__all__ = ["Environment", "Named", "Round", "Wrapper", "checked_rounds", "without_features"]
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +78,9 @@ class Environment(Protocol):
 
     Some have ``base_rate``, what policies are told the mean reward of an arm taken at random to be, and
     ``noise_tail`` and ``noise_scale`` too: ε and ν with E|r − E r|^{1+ε} ≤ ν^{1+ε}, as policies for heavy
-    tails take them. Where they are missing, the commands use ε = 1 and half the length of the range of rewards.
+    tails take them. Where they are missing, the commands use ε = 1 and half the length of the range of rewards. Those
+    whose rows are the same K arms in every round have ``n_arms``, K, which policies for named arms need; and those that
+    show contexts ``context_dim`` besides.
 
     Examples
     --------
@@ -127,6 +129,11 @@ def checked_rounds(rounds: int | None, environment: Environment, *, at_least: in
     if environment.rounds is not None and count > environment.rounds:
         raise ValueError(f"rounds must be at most {environment.rounds} for {environment.name}, got rounds={rounds}")
     return count
+
+
+def without_features(environment: Environment) -> bool:
+    """Whether its arms are fixed and have nothing in common: a shared model has one parameter for each arm."""
+    return getattr(environment, "n_arms", None) == environment.dim
 
 
 class Named:

@@ -15,6 +15,7 @@ from dpbandits.lab.environments.disjoint import Disjoint
 from dpbandits.lab.environments.drifting import Drifting
 from dpbandits.lab.environments.films import Films
 from dpbandits.lab.environments.glm import GLM
+from dpbandits.lab.environments.named_arms import Arms
 from dpbandits.lab.environments.people import People
 from dpbandits.lab.environments.quadratic import Quadratic
 from dpbandits.lab.environments.sorted import Sorted
@@ -64,6 +65,28 @@ GALLERY: dict[str, World] = {
         "1,000 persons of whom few come often",
     ),
     "films": World(Films, 6393, "671 persons' real ratings"),
+    # arms without features, which are known by their names
+    "abn": World(lambda: Arms([0.1] * 4 + [0.15]), 20_000, "an A/B/n test: four arms at 10 %, one at 15 %"),
+    "abn-close": World(lambda: Arms([0.1] * 4 + [0.12]), 50_000, "four arms at 10 %, one at 12 %"),
+    "rare": World(lambda: Arms([0.005] * 4 + [0.015]), 30_000, "rewards in 0.5 % of the rounds, and in 1.5 %"),
+    "unknown-scale": World(
+        lambda: Arms([2.0, 4.0, 6.0, 8.0, 10.0], rewards="uniform", reward_range=(0.0, 1000.0)),
+        10_000,
+        "rewards up to 20 in a range that is said to go to 1,000",
+    ),
+    "pareto": World(
+        lambda: Arms([0.3, 0.4, 0.5, 0.6, 0.7], rewards="pareto", reward_range=(0.0, 6.0)),
+        10_000,
+        "Pareto rewards, of mean ½ over the arms, in a range up to 6",
+    ),
+    "long-logits": World(
+        lambda: Arms([0.002, 0.005, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.8]),
+        10_000,
+        "ten arms from 0.2 to 80 %: one-hot, ‖θ‖ = 10",
+    ),
+    "arms-10": World(lambda: Arms([0.5] * 9 + [0.6]), 10_000, "nine arms at 50 %, one at 60 %"),
+    "arms-40": World(lambda: Arms([0.5, 0.6, 0.7, 0.8] * 10), 10_000, "forty arms, ten of them equally good"),
+    "arms-100": World(lambda: Arms(100), 10_000, "a hundred, drawn evenly between 0 and 1"),
 }
 
 

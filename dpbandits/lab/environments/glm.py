@@ -14,7 +14,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import choice, integer, positive
-from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, coins, random_parameter
+from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, coins, is_fixed, random_parameter
 from dpbandits.lab.environments.base import Named, Round
 from dpkit.models.links import Link, get_link
 
@@ -77,6 +77,8 @@ class GLM(Named):
     reward_range : (float, float)
         The range of the rewards; linear and Poisson rewards have no bounds, and this is the range to which private
         policies clip them, three standard deviations beyond the extreme means.
+    n_arms : int
+        K, where the arms are one set for the whole episode; else there is no such attribute.
     base_rate : float
         μ(offset): the mean reward at xᵀθ* = 0.
     noise_scale : float
@@ -111,6 +113,8 @@ class GLM(Named):
         law = rewards_of(link)
         dim = integer("dim", dim, at_least=1)
         self.arm_law = checked_arm_law(arm_law, self.arms, dim)
+        if is_fixed(arm_law):
+            self.n_arms = self.arms
         self.base_rate = float(get_link(link).mean(np.array(self.offset)))
         # the extreme means are those of a bandit without offset and a longer θ*
         longest = self.theta_norm + abs(self.offset)

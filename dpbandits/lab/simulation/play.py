@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.durability.state import config_of
-from dpbandits.lab.environments.base import Environment
+from dpbandits.lab.environments.base import Environment, Round
 from dpbandits.lab.simulation.runs import Run
 from dpbandits.policy.decision import PrivacyReport
+from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.protocol import Decision, Policy
 
 __all__ = ["Game", "Played", "PolicyFactory", "Task", "Tick", "generator", "parameters"]
@@ -54,7 +55,7 @@ class Game:
             noted = np.empty((3, len(grid)))
             for i, end in enumerate(grid.tolist()):
                 for now in islice(episode, end - played):
-                    offered = _offered(policy, now.context) if policy.takes == "context" else now.arms
+                    offered = _offered(policy, now)
                     started = perf_counter()
                     decision = policy.select(offered, person=now.person)
                     seconds += perf_counter() - started
@@ -91,22 +92,44 @@ class Game:
     def policy(self, name: str, seed: int) -> Policy:
         """The policy of a run."""
         make = self.policies[name]
-        if not getattr(make, "public_arms", False):
-            return make(generator(seed, name))
-        first, *more = (now.arms for now in islice(self.environment.episode(generator(seed)), 2))
-        for arms in more:
-            if arms is not first and not set(map(tuple, arms.tolist())) <= set(map(tuple, first.tolist())):
-                raise ValueError(
-                    f"environment must have arms that stand for a policy that is told them, such as "
-                    f"StandingPrivateGLM, got {self.environment.name}, whose arms change: take OnePassPrivateGLM"
-                )
-        return make(generator(seed, name), first)
+        if getattr(make, "public_arms", False):
+            first, *more = self._two(seed)
+            for now in more:
+                if now.arms is not first.arms and not _rows(now.arms) <= _rows(first.arms):
+                    raise self._changing("is told them, such as StandingPrivateGLM")
+            return make(generator(seed, name), first.arms)
+        policy = make(generator(seed, name))
+        if policy.offer is NOTHING:
+            first, *more = self._two(seed)
+            # where there are contexts, rows are the same arms in every round
+            changed = (now.context is None and not np.array_equal(now.arms, first.arms) for now in more)
+            if any(changed):
+                raise self._changing("knows their names only, such as PrivateArms")
+            if (known := policy.count(first.arms)) != (there := len(first.arms)):
+                raise ValueError(f"policies[{name!r}] must have the {there} arms of the environment, got {known}")
+        return policy
+
+    def _two(self, seed: int) -> list[Round]:
+        """The first rounds of a run."""
+        return list(islice(self.environment.episode(generator(seed)), 2))
+
+    def _changing(self, what: str) -> ValueError:
+        return ValueError(
+            f"environment must have fixed arms for a policy that {what}, got {self.environment.name}, whose arms "
+            "change: take OnePassPrivateGLM"
+        )
 
 
-def _offered(policy: Policy, context: Array | None) -> Array:
-    if context is None:
+def _rows(arms: Array) -> set[tuple[float, ...]]:
+    return set(map(tuple, arms.tolist()))
+
+
+def _offered(policy: Policy, now: Round) -> Array | None:
+    if policy.takes == "arms":
+        return now.arms
+    if now.context is None and policy.offer is not NOTHING:
         raise ValueError(f"environment must have contexts for a {type(policy).__name__}, got rounds without")
-    return context
+    return now.context
 
 
 def generator(seed: int, name: str | None = None) -> np.random.Generator:

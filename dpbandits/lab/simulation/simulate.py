@@ -48,9 +48,11 @@ def simulate(
     and the seed alone: not on the other policies, on their order, on ``jobs`` or on ``backend``. Ctrl-C ends the
     simulation and keeps the runs that are done (``results.complete`` is then False).
 
-    A policy is given the arms of a round, or its context where it takes contexts (:mod:`dpbandits.policy.offers`). It
-    is told a reward after as many further rounds as the environment delays it by; a reward that is due after the last
-    round is not told.
+    A policy is given the arms of a round, or its context where it takes contexts (:mod:`dpbandits.policy.offers`). One
+    that knows no more of arms than their names, such as :class:`~dpbandits.policies.PrivateArms`, plays where arms
+    are fixed: its k-th name is row k of the environment. So policies of all kinds can be compared on
+    :class:`~dpbandits.lab.environments.Arms`, by the same luck. A policy is told a reward after as many further rounds
+    as the environment delays it by; a reward that is due after the last round is not told.
 
     Parameters
     ----------

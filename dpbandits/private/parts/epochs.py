@@ -25,8 +25,6 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.arrays import Array
 from dpbandits.policy.choices import Law
-from dpbandits.policy.decision import Decision
-from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.trust import AsDecided
@@ -105,12 +103,6 @@ class Epochs(PrivatePolicy[None]):
         self.notes = 2 + self.policy.notes
         self.public = None
         self.open_run(self.policy.ledger.total, self._scope(0))
-
-    def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
-        """Choose an arm, as :meth:`Policy.select`; ``arms`` may be left out where nothing is offered."""
-        if arms is None and self.offer is NOTHING:
-            arms = np.zeros(self.dim)
-        return super().select(arms, person)  # type: ignore[arg-type]
 
     @abstractmethod
     def rounds_of(self, epoch: int) -> int:
@@ -231,7 +223,7 @@ class Epochs(PrivatePolicy[None]):
     def chosen(self, arms: Array, index: int) -> Array:
         return self.policy.chosen(arms, index)
 
-    def checked_arms(self, arms: ArrayLike) -> Array:
+    def checked_arms(self, arms: ArrayLike | None) -> Array:
         return self.policy.checked_arms(arms)
 
     def kept(self) -> dict[str, Any]:

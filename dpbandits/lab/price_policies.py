@@ -1,0 +1,108 @@
+"""Which policies a price is computed from: the private ones, one without privacy, and how each of them is made."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from accounting import Budget
+from accounting.arrays import Array
+from dpbandits.lab.environments.base import Environment, without_features
+from dpbandits.policy.offers import NOTHING
+from dpbandits.policy.private import PrivatePolicy
+from dpbandits.policy.protocol import Policy
+
+__all__ = ["UNITS", "Made", "free", "kinds", "private", "uniform"]
+
+# what is played where nothing else is asked for
+_PRIVATE = {"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}
+_WITHOUT_FEATURES = {"round": "PrivateArms", "person": "PrivateArms"}
+UNITS = tuple(_PRIVATE)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A function that makes a policy; picklable, for worker processes."""
+
+    algorithm: Callable[..., Policy]
+    shape: tuple[int, ...]
+    parameters: Mapping[str, Any]
+
+    @property
+    def public_arms(self) -> bool:
+        """Whether it is told the arms, which are fixed."""
+        return bool(getattr(self.algorithm, "public_arms", False))
+
+    def __call__(self, rng: np.random.Generator, *arms: Array) -> Policy:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "the noise for ε")  # the table says so
+            return self.algorithm(*self.shape, *arms, **self.parameters, rng=rng)
+
+    def hopeless(self, environment: Environment) -> bool:
+        arms = [next(iter(environment.episode(np.random.default_rng(0)))).arms] if self.public_arms else []
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            self.algorithm(*self.shape, *arms, **self.parameters, rng=np.random.default_rng(0))
+        return any(str(one.message).startswith("the noise for ε") for one in said)
+
+
+def kinds(policies: Any, units: Sequence[str], environment: Environment) -> dict[str, type[Policy]]:
+    """The private policies of these units, by default those that are made for such an environment."""
+    if not isinstance(policies, Mapping):
+        raise TypeError(f"policies must be a mapping from 'round' or 'person' to a policy, got {policies!r}")
+    if wrong := [unit for unit in policies if unit not in _PRIVATE]:
+        raise ValueError(f"policies must have the keys 'round' or 'person', got {wrong[0]!r}")
+    usual, found = _WITHOUT_FEATURES if without_features(environment) else _PRIVATE, {}
+    for unit in units:
+        given = policies.get(unit, usual[unit])
+        found[unit] = kind = _class(given) if isinstance(given, str) else given
+        if not (isinstance(kind, type) and issubclass(kind, PrivatePolicy)):
+            raise ValueError(f"policies[{unit!r}] must be a private policy of dpbandits.policies, got {given!r}")
+    return found
+
+
+def free(environment: Any, model: Mapping[str, Any]) -> Made:
+    """The policy without privacy; of fixed arms without features one that explores, and knows how large rewards are."""
+    if not without_features(environment):
+        return Made(_class("GLBOMD"), (environment.dim,), model)
+    told = {"reward_range": getattr(environment, "support", environment.reward_range), "on_violation": "clip"}
+    return Made(_class("ThompsonArms"), (environment.n_arms,), told)
+
+
+def uniform(environment: Environment) -> Made:
+    """Uniform choices."""
+    return Made(_class("Uniform"), (environment.dim,), {})
+
+
+def private(kind: type[Policy], environment: Any, parameters: Mapping[str, Any], budget: Budget) -> Made:
+    """A private policy, told the dimension of arms; or that of contexts, and how many arms; or only how many arms."""
+    # without a link, for a policy that is linear
+    dropped = set() if "link" in signature(kind.__init__).parameters else {"link"}
+    shape: tuple[int, ...] = (environment.dim,)
+    if kind.offer is NOTHING:
+        if not hasattr(environment, "n_arms"):
+            raise ValueError(
+                f"policies must choose from changing arms in {environment.name}, whose arms are not fixed, got "
+                f"{kind.__name__}"
+            )
+        shape, dropped = (environment.n_arms,), dropped | {"theta_bound"}
+    elif kind.takes == "context":
+        if not hasattr(environment, "context_dim"):
+            raise ValueError(
+                f"policies must choose from changing arms in {environment.name}, which shows no contexts to arms that "
+                f"stand (a world such as disjoint does), got {kind.__name__}"
+            )
+        # the bound on θ is that of all arms together, not of one
+        shape, dropped = (environment.context_dim, environment.n_arms), dropped | {"theta_bound"}
+    told = {name: value for name, value in parameters.items() if name not in dropped}
+    return Made(kind, shape, told | {"budget": budget})
+
+
+def _class(name: str) -> Any:
+    return getattr(importlib.import_module("dpbandits.policies"), name, None)
