@@ -1,0 +1,196 @@
+"""The law of R = (1/t)Σlᵢ, the likelihood ratio of an epoch with a unit in one of t steps, from both sides.
+
+The lᵢ are independent ratios of one step, as :mod:`accounting.loss.allocated` has it. An epoch with none that is large
+is a sum on a lattice (:mod:`~accounting.loss.allocated_ratio`, :mod:`~accounting.loss.allocated_sums`). One with a
+large l has the ratio (l + S)/t, with S the sum of the others; that it happens has the probability 10⁻⁸. From above both
+are spread, S onto few points, and an epoch with two counts as if everything were told; from below S is replaced by its
+mean, which contracts, and such an epoch is left out. So is what rounding may have made up; from above it is added, and
+where it is more than there is mass, bounded as a whole and told. What wraps around the lattice's circle comes to lie
+where it counts for more, or is told (from below, taken off).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from accounting.arrays import Array
+from accounting.loss.allocated_ratio import Ends, Ratio, contracted, ends_of, lattice, spread
+from accounting.loss.allocated_sums import OUTSIDE, Measured, sums_of, window_of
+from accounting.loss.pair import LossPair
+
+__all__ = ["Epoch", "from_above", "from_below"]
+
+# By what share very large ratios are apart; ln of what is told beyond them.
+_FAR_APART, _TOLD = 0.02, -60.0
+# Points onto which the sum of all but a large ratio is spread; points in a standard deviation of an epoch's ratio, and
+# by what share they are apart elsewhere.
+_FEW, _PER_DEVIATION, _APART = 24, 64, 0.005
+_MOST_ATOMS = 4096
+# A mass that is moved to the side of the bound.
+_RARE = 1e-12
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Ratios, which rise, their masses under both laws of an epoch, and what the one above has beyond."""
+
+    ratios: Array
+    above: Array
+    below: Array
+    beyond: float
+
+
+def from_above(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoch:
+    """The epoch for expectations of (R − c)₊ if ``grows``, else for those of (1 − cR)₊, which has R = 0 ``beyond``."""
+    ratio = Ratio(pair, turned, grows)
+    nothing = ratio.nothing()
+    ends = ends_of(ratio, nothing, steps)
+    h, places = lattice(ratio, ends, ends.least, ends.cut, steps, lower=False)
+    law = spread(ratio, ends.least + h * places, nothing)
+    some = law > 0
+    places, law = places[some], law[some]
+    values = ends.least + h * places
+    window = window_of(places, values, law, steps)
+    others, sums = sums_of(places, law, values if grows else np.ones(values.size), window, steps)
+    of_others = (steps - 1) * ends.least + h * (window.start + np.arange(window.nodes))
+    small = _raised((of_others + ends.least) / steps, sums, grows=grows)
+    return _together([small, _one_large(ratio, ends, _few(others, of_others), steps)])
+
+
+def from_below(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoch:
+    """The epoch for expectations of (R − c)₊ if ``grows``, else for those of (1 − cR)₊."""
+    ratio = Ratio(pair, turned, grows)
+    nothing = ratio.nothing()
+    ends = ends_of(ratio, nothing, steps)
+    # a ratio at an end is moved onto the lattice, to the side on which expectations are less
+    least = ends.least if grows else ends.least * (1 + 2 * ends.off)
+    most = ends.cut * (1 - 2 * ends.off) if grows else ends.cut
+    h, places = lattice(ratio, ends, least, most, steps, lower=True)
+    law = contracted(ratio, least + h * places, nothing, ends)
+    some = law > 0
+    places, law = places[some], law[some]
+    values = least + h * places
+    window = window_of(places, values, law, steps)
+    _, (masses, each, _) = sums_of(places, law, values if grows else np.ones(values.size), window, steps)
+    ratios = (steps * least + h * (window.start + np.arange(window.nodes))) / steps
+    lowered = np.maximum(masses - each - 2 * math.exp(OUTSIDE), 0.0)
+    some = (lowered > 0) & (ratios > 0)
+    ratios, lowered = ratios[some], lowered[some]
+    above, below = (lowered, lowered / ratios) if grows else (lowered * ratios, lowered)
+    found = Epoch(ratios, above, below, 0.0)
+    return _together([found, _one_large_below(ratio, ends, law, values, steps)], lower=True)
+
+
+def _raised(ratios: Array, sums: Measured, *, grows: bool) -> Epoch:
+    """An epoch without large ratios: weighted sums if expectations grow."""
+    masses, each, norm = sums
+    clear = np.flatnonzero(masses > 8 * each)
+    first, end = (int(clear[0]), int(clear[-1]) + 1) if clear.size else (0, masses.size)
+    # at the other end, what is rare is moved to where it counts for more
+    if grows:
+        first = max(first, int(np.searchsorted(np.cumsum(np.maximum(masses, 0.0)), _RARE)))
+    else:
+        end = min(end, masses.size - int(np.searchsorted(np.cumsum(np.maximum(masses[::-1], 0.0)), _RARE)))
+
+    def whole(some: Array) -> float:
+        return float(np.maximum(some, 0.0).sum()) + min(each * some.size, norm * math.sqrt(some.size))
+
+    small, large = whole(masses[:first]), whole(masses[end:])
+    raised, ratios = np.maximum(masses[first:end], 0.0) + each, ratios[first:end]
+    if grows:
+        raised[0] += small
+        return Epoch(ratios, raised, raised / ratios, large + 2 * math.exp(OUTSIDE))
+    raised[-1] += large
+    some = ratios > 0
+    told = small + 2 * math.exp(OUTSIDE) + float(raised[~some].sum())
+    raised, ratios = raised[some], ratios[some]
+    return Epoch(ratios, raised * ratios, raised, told)
+
+
+def _one_large(ratio: Ratio, ends: Ends, others: tuple[Array, Array], steps: int) -> Epoch:
+    """Epochs with one large ratio; those with two are told."""
+    values = _large_values(ratio, ends)
+    p, q = ratio.between(values, lower=False)
+    above, below = ratio.masses(values)
+    up = np.clip((p - values[:-1] * q) / np.diff(values), 0.0, q)
+    rare = np.append(q - up, float(below[-1]))
+    rare[1:] += up
+    infinite = float(above[-1])
+    weight, chance = float(rare @ values) + infinite, float(rare.sum())
+    told = 0.5 * (steps * chance) ** 2 + weight * (steps - 1) * chance + (infinite if ratio.grows else 0.0)
+    points, masses = others
+    ratios = ((values[:, None] + points) / steps).ravel()
+    mass = (steps * rare[:, None] * masses).ravel()
+    return Epoch(ratios, mass * ratios, mass, told)
+
+
+def _large_values(ratio: Ratio, ends: Ends) -> Array:
+    last = min(ratio.large(_TOLD, above=True), 700.0)
+    length = max(0.0, last - math.log(ends.cut)) + 2 * _FAR_APART
+    return np.asarray(ends.cut * np.exp(np.arange(0.0, length, _FAR_APART)))
+
+
+def _one_large_below(ratio: Ratio, ends: Ends, law: Array, values: Array, steps: int) -> Epoch:
+    p, q = ratio.between(_large_values(ratio, ends), lower=True)
+    some = q > 0
+    total, slack = math.fsum(law.tolist()), 1e-9 if ratio.grows else -1e-9
+    mean = float(law @ values) / total * (1 - slack)
+    ratios = (p[some] / q[some] * (1 - slack) + (steps - 1) * mean) / steps
+    mass = steps * q[some] * total ** (steps - 1) * (1 - 1e-9)
+    return Epoch(ratios, mass * ratios, mass, 0.0)
+
+
+def _few(others: Measured, sums: Array) -> tuple[Array, Array]:
+    """The sum of all ratios but a large one, spread onto few points."""
+    masses = np.maximum(others[0], 0.0) + others[1]
+    likely = np.flatnonzero(masses > 1e-13)
+    first, last = (int(likely[0]), int(likely[-1])) if likely.size else (0, sums.size - 1)
+    # the ends of the window are far, and rare
+    points = np.unique(np.concatenate([sums[:1], np.linspace(sums[first], sums[last], _FEW), sums[-1:]]))
+    return points, _onto(points, sums, masses)
+
+
+def _onto(points: Array, at: Array, masses: Array) -> Array:
+    """Masses ``at`` some places, spread onto ``points``, which reach as far."""
+    left = np.clip(np.searchsorted(points, at, side="right") - 1, 0, points.size - 2)
+    up = masses * np.clip((at - points[left]) / (points[left + 1] - points[left]), 0.0, 1.0)
+    found = np.bincount(left, weights=masses - up, minlength=points.size)
+    return np.asarray(found + np.bincount(left + 1, weights=up, minlength=points.size))
+
+
+def _together(epochs: list[Epoch], *, lower: bool = False) -> Epoch:
+    """Both kinds of epochs, on fewer ratios: spread from above, gathered from below."""
+    ratios = np.concatenate([one.ratios for one in epochs])
+    above, below = np.concatenate([one.above for one in epochs]), np.concatenate([one.below for one in epochs])
+    beyond = min(1.0, sum(one.beyond for one in epochs))
+    order = np.argsort(ratios, kind="stable")
+    order = order[below[order] > 0]
+    ratios, above, below = ratios[order], above[order], below[order]
+    if ratios.size <= _MOST_ATOMS:
+        return Epoch(ratios, above, below, beyond)
+    total = float(below.sum())
+    mean = float(below @ ratios) / total
+    deviation = math.sqrt(float(below @ (ratios - mean) ** 2) / total)
+    edges = _edges(float(ratios[0]), float(ratios[-1]), deviation)
+    if not lower:
+        below = _onto(edges, ratios, below)
+        some = below > 0
+        return Epoch(edges[some], edges[some] * below[some], below[some], beyond)
+    at = np.clip(np.searchsorted(edges, ratios, side="right") - 1, 0, edges.size - 2)
+    above, below = (np.bincount(at, weights=mass, minlength=edges.size) for mass in (above, below))
+    some = below > 0
+    return Epoch(above[some] / below[some], above[some], below[some], beyond)
+
+
+def _edges(low: float, high: float, deviation: float) -> Array:
+    """Ratios from ``low`` to ``high``, closer around 1, where the mass is."""
+    near = deviation / _PER_DEVIATION * np.arange(8 * _PER_DEVIATION)
+    away = np.concatenate([near, 8 * deviation * np.exp(np.arange(0.0, 40.0, _APART))])
+    above, below = 1.0 + away[away < high - 1.0], 1.0 - away[away < min(1.0 - low, 0.5)]
+    least = float(below[-1]) if below.size else 1.0
+    count = math.ceil(max(0.0, math.log(least / low)) / _APART)
+    found = np.unique(np.concatenate([[low, high], least * np.exp(-_APART * np.arange(1, count)), below, above]))
+    return np.asarray(found[(found >= low) & (found <= high)])
