@@ -30,7 +30,7 @@ _FAR_APART, _TOLD = 0.02, -60.0
 _FEW, _PER_DEVIATION, _APART = 24, 64, 0.005
 _MOST_ATOMS = 4096
 # A mass that is moved to the side of the bound.
-_RARE = 1e-12
+_RARE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def from_above(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoc
     others, sums = sums_of(places, law, values if grows else np.ones(values.size), window, steps)
     of_others = (steps - 1) * ends.least + h * (window.start + np.arange(window.nodes))
     small = _raised((of_others + ends.least) / steps, sums, grows=grows)
-    return _together([small, _one_large(ratio, ends, _few(others, of_others), steps)])
+    both = _together([small, _one_large(ratio, ends, _few(others, of_others), steps)], lower=False)
+    return _without_excess(both, grows=grows)
 
 
 def from_below(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoch:
@@ -81,7 +82,8 @@ def from_below(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoc
     ratios, lowered = ratios[some], lowered[some]
     above, below = (lowered, lowered / ratios) if grows else (lowered * ratios, lowered)
     found = Epoch(ratios, above, below, 0.0)
-    return _together([found, _one_large_below(ratio, ends, law, values, steps)], lower=True)
+    both = _together([found, _one_large_below(ratio, ends, law, values, steps)], lower=True)
+    return _with_the_rest(both, grows=grows)
 
 
 def _raised(ratios: Array, sums: Measured, *, grows: bool) -> Epoch:
@@ -161,7 +163,7 @@ def _onto(points: Array, at: Array, masses: Array) -> Array:
     return np.asarray(found + np.bincount(left + 1, weights=up, minlength=points.size))
 
 
-def _together(epochs: list[Epoch], *, lower: bool = False) -> Epoch:
+def _together(epochs: list[Epoch], *, lower: bool) -> Epoch:
     """Both kinds of epochs, on fewer ratios: spread from above, gathered from below."""
     ratios = np.concatenate([one.ratios for one in epochs])
     above, below = np.concatenate([one.above for one in epochs]), np.concatenate([one.below for one in epochs])
@@ -183,6 +185,34 @@ def _together(epochs: list[Epoch], *, lower: bool = False) -> Epoch:
     above, below = (np.bincount(at, weights=mass, minlength=edges.size) for mass in (above, below))
     some = below > 0
     return Epoch(above[some] / below[some], above[some], below[some], beyond)
+
+
+def _without_excess(epoch: Epoch, *, grows: bool) -> Epoch:
+    """From above, without the mass beyond 1 of the first law: what has the smallest loss goes."""
+    mass = epoch.above if grows else epoch.below[::-1]
+    kept = np.diff(np.maximum(np.cumsum(mass) - max(0.0, float(mass.sum()) + epoch.beyond - 1.0), 0.0), prepend=0.0)
+    kept = kept if grows else kept[::-1]
+    some = kept > 0
+    ratios, kept = epoch.ratios[some], kept[some]
+    return Epoch(ratios, *((kept, kept / ratios) if grows else (kept * ratios, kept)), epoch.beyond)
+
+
+def _with_the_rest(epoch: Epoch, *, grows: bool) -> Epoch:
+    """From below, with what both laws lack, at a ratio that tells no more than that both have the mass 1."""
+    above, below = (max(0.0, 1.0 - float(mass.sum())) for mass in (epoch.above, epoch.below))
+    lacks, other = (above, below) if grows else (below, above)
+    if lacks <= 0 or epoch.ratios.size == 0:
+        return epoch
+    if grows:
+        ratio = min(float(epoch.ratios[0]), lacks / other if other > 0 else math.inf)
+        rest = Epoch(*(np.array([x]) for x in (ratio, lacks, lacks / ratio)), 0.0)
+        parts = rest, epoch
+    else:
+        ratio = max(float(epoch.ratios[-1]), other / lacks)
+        rest = Epoch(*(np.array([x]) for x in (ratio, lacks * ratio, lacks)), 0.0)
+        parts = epoch, rest
+    columns = zip(*((one.ratios, one.above, one.below) for one in parts), strict=True)
+    return Epoch(*(np.concatenate(column) for column in columns), 0.0)
 
 
 def _edges(low: float, high: float, deviation: float) -> Array:

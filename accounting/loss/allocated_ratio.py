@@ -27,13 +27,15 @@ __all__ = ["Ends", "Ratio", "contracted", "ends_of", "lattice", "spread"]
 
 # The variance that the lattice may add to a ratio, as a share of its own; from below cells are so much closer.
 _SHARE, _CLOSER = 2e-4, 2.5
+# Of few ratios, which have no neighbours that make up for what the lattice does to each.
+_SHARE_OF_FEW, _FEW = 2e-6, 64
 # By what share large ratios may be apart on the lattice.
 _APART = 0.01
 # Cells of the lattice from below are made of so many.
 _FINE = 8
 # The probability that an epoch has a large ratio, and ln of one that is below the lattice.
 _RARE, _BELOW = 1e-8, -48.0
-_MOST_NODES = 1 << 20
+_USUAL_NODES, _MOST_NODES = 1 << 15, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,10 @@ def lattice(
     total = max(float(below.sum()), 1e-300)
     variance = float(below[some] @ (means - float(above.sum()) / total) ** 2) / total
     width = most - least
-    h = math.sqrt(6 * _SHARE * max(variance, 1e-300)) / (_CLOSER if lower else 1.0)
+    share = _SHARE_OF_FEW if means.size <= _FEW else _SHARE
+    h = math.sqrt(6 * share * max(variance, 1e-300)) / (_CLOSER if lower else 1.0)
+    # few steps may have a fine lattice; of many it must not have too many points
+    h = min(h, steps * width / _USUAL_NODES)
     h = max(h, (width + 16 * math.sqrt(steps * variance)) / (_MOST_NODES / 2), 1e-7 * width)
     m = max(1, math.ceil(width / h))
     even = min(m, math.ceil(1 / _APART))
@@ -171,18 +176,20 @@ def contracted(ratio: Ratio, values: Array, nothing: float, ends: Ends) -> Array
             short += left * (goal - ratios[i])
             i += 1
             left = masses[i] if i < len(ratios) else 0.0
-        while i < len(ratios) and (taken := short / (ratios[i] - goal)) >= left:
+        while at < last and i < len(ratios) and (taken := short / (ratios[i] - goal)) >= left:
             mass += left
             short -= left * (ratios[i] - goal)
             i += 1
             left = masses[i] if i < len(ratios) else 0.0
-        if i < len(ratios):
+        if at < last and i < len(ratios):
             mass, left = mass + taken, left - taken
-        else:  # the mean of what is left is less than that point
+        else:  # at the upper end the mean need not be a point: it is moved to one
             mean = (goal - short / mass) * (1 - 1e-12 if ratio.grows else 1 + 1e-12)
-            at = int(np.searchsorted(values, mean, side="right")) - 1 if ratio.grows else at
-        if at >= 0:
-            found[at] += mass * (1 - 1e-13)
+            place = int(np.searchsorted(values, mean, side="right")) - 1 if ratio.grows else at
+            if place >= 0:
+                found[place] += mass * (1 - 1e-13)
+            continue
+        found[at] += mass * (1 - 1e-13)
     return np.array(found)
 
 
