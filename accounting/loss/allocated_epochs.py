@@ -24,7 +24,9 @@ from accounting.loss.pair import LossPair
 __all__ = ["Epoch", "from_above", "from_below"]
 
 # By what share very large ratios are apart; ln of what is told beyond them.
-_FAR_APART, _TOLD = 0.02, -60.0
+_FAR_APART, _TOLD, _MOST_LARGE = 0.02, -60.0, 1000
+# From below ratios are large from this loss on.
+_LARGE_BELOW = 10.0
 # Points onto which the sum of all but a large ratio is spread; points in a standard deviation of an epoch's ratio, and
 # by what share they are apart elsewhere.
 _FEW, _PER_DEVIATION, _APART = 24, 64, 0.005
@@ -65,7 +67,8 @@ def from_below(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoc
     """The epoch for expectations of (R − c)₊ if ``grows``, else for those of (1 − cR)₊."""
     ratio = Ratio(pair, turned, grows)
     nothing = ratio.nothing()
-    ends = ends_of(ratio, nothing, steps)
+    # two large ones are left out, and small ones need a fine lattice
+    ends = ends_of(ratio, nothing, steps, most=_LARGE_BELOW)
     # a ratio at an end is moved onto the lattice, to the side on which expectations are less
     least = ends.least if grows else ends.least * (1 + 2 * ends.off)
     most = ends.cut * (1 - 2 * ends.off) if grows else ends.cut
@@ -132,7 +135,7 @@ def _one_large(ratio: Ratio, ends: Ends, others: tuple[Array, Array], steps: int
 def _large_values(ratio: Ratio, ends: Ends) -> Array:
     last = min(ratio.large(_TOLD, above=True), 700.0)
     length = max(0.0, last - math.log(ends.cut)) + 2 * _FAR_APART
-    return np.asarray(ends.cut * np.exp(np.arange(0.0, length, _FAR_APART)))
+    return np.asarray(ends.cut * np.exp(np.arange(0.0, length, max(_FAR_APART, length / _MOST_LARGE))))
 
 
 def _one_large_below(ratio: Ratio, ends: Ends, law: Array, values: Array, steps: int) -> Epoch:

@@ -35,7 +35,7 @@ _APART = 0.01
 _FINE = 8
 # The probability that an epoch has a large ratio, and ln of one that is below the lattice.
 _RARE, _BELOW = 1e-8, -48.0
-_USUAL_NODES, _MOST_NODES = 1 << 15, 1 << 20
+_USUAL_NODES, _MOST_NODES = 1 << 15, 1 << 19
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ class Ends:
     off: float
 
 
-def ends_of(ratio: Ratio, nothing: float, steps: int) -> Ends:
-    """Where the lattice ends, for a sum of ``steps`` ratios."""
+def ends_of(ratio: Ratio, nothing: float, steps: int, *, most: float = 600.0) -> Ends:
+    """Where the lattice ends, for a sum of ``steps`` ratios; at a loss of ``most`` at the latest."""
     low = 0.0 if nothing > 0 else ratio.small(_BELOW - math.log(steps))
-    high = min(ratio.large(math.log(_RARE / steps)), 600.0)
+    high = min(ratio.large(math.log(_RARE / steps)), most)
     off = 3e-9 * (1 + max(low, high))
     return Ends(0.0 if nothing > 0 else math.exp(-low) * (1 - off), math.exp(high) * (1 + off), off)
 
