@@ -50,20 +50,22 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.loss.allocated_epochs import Epoch, from_above, from_below
-from accounting.loss.pair import LopsidedAtoms, LossPair, Symmetric
+from accounting.loss.allocated_swaps import swap_curve
+from accounting.loss.curves import pair_of_curve
+from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric
 
-__all__ = ["AllocatedPair"]
+__all__ = ["AllocatedPair", "SwappedAllocatedPair"]
 
 
 @dataclass(frozen=True)
 class AllocatedPair(LopsidedAtoms):
-    """One of ``steps`` ≥ 2 steps with the ``inner`` pair: with the unit against without it, or not ``present``.
+    """One of ``steps`` ≥ 2 steps with the pair ``step``: with the unit against without it, or not ``present``.
 
-    The inner pair is that of the same order. From above, or with ``lower`` from below; see the module's text.
+    The step's pair is in the same order. From above, or with ``lower`` from below; see the module's text.
     """
 
     mass_rounding = 1e-11
-    inner: LossPair
+    step: LossPair
     steps: int
     present: bool
     lower: bool = False
@@ -80,5 +82,22 @@ class AllocatedPair(LopsidedAtoms):
 def _epoch(pair: AllocatedPair) -> Epoch:
     bound = from_below if pair.lower else from_above
     # a symmetric pair has the same ratios in both orders
-    turned = not pair.present and not isinstance(pair.inner, Symmetric)
-    return bound(pair.inner, pair.steps, turned=turned, grows=pair.present)
+    turned = not pair.present and not isinstance(pair.step, Symmetric)
+    return bound(pair.step, pair.steps, turned=turned, grows=pair.present)
+
+
+@dataclass(frozen=True)
+class SwappedAllocatedPair(Atoms, Symmetric):
+    """A unit in one of ``steps`` ≥ 2 steps that is swapped for another; ``step`` is the pair with it against without."""
+
+    mass_rounding = 1e-11
+    step: LossPair
+    steps: int
+
+    def atoms(self) -> tuple[Array, Array, Array, float]:
+        return _swap(self)
+
+
+@lru_cache(maxsize=8)
+def _swap(pair: SwappedAllocatedPair) -> tuple[Array, Array, Array, float]:
+    return pair_of_curve(*swap_curve(pair.step, pair.steps))

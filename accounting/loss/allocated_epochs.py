@@ -21,7 +21,7 @@ from accounting.loss.allocated_ratio import Ends, Ratio, contracted, ends_of, la
 from accounting.loss.allocated_sums import OUTSIDE, Measured, sums_of, window_of
 from accounting.loss.pair import LossPair
 
-__all__ = ["Epoch", "from_above", "from_below"]
+__all__ = ["Epoch", "few_points", "from_above", "from_below", "large_ratios"]
 
 # By what share very large ratios are apart; ln of what is told beyond them.
 _FAR_APART, _TOLD, _MOST_LARGE = 0.02, -60.0, 1000
@@ -59,7 +59,7 @@ def from_above(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoc
     others, sums = sums_of(places, law, values if grows else np.ones(values.size), window, steps)
     of_others = (steps - 1) * ends.least + h * (window.start + np.arange(window.nodes))
     small = _raised((of_others + ends.least) / steps, sums, grows=grows)
-    both = _together([small, _one_large(ratio, ends, _few(others, of_others), steps)], lower=False)
+    both = _together([small, _one_large(ratio, ends, few_points(others, of_others), steps)], lower=False)
     return _without_excess(both, grows=grows)
 
 
@@ -117,6 +117,15 @@ def _raised(ratios: Array, sums: Measured, *, grows: bool) -> Epoch:
 
 def _one_large(ratio: Ratio, ends: Ends, others: tuple[Array, Array], steps: int) -> Epoch:
     """Epochs with one large ratio; those with two are told."""
+    values, rare, told = large_ratios(ratio, ends, steps)
+    points, masses = others
+    ratios = ((values[:, None] + points) / steps).ravel()
+    mass = (steps * rare[:, None] * masses).ravel()
+    return Epoch(ratios, mass * ratios, mass, told)
+
+
+def large_ratios(ratio: Ratio, ends: Ends, steps: int) -> tuple[Array, Array, float]:
+    """Large ratios of one step, their masses under the law below, and what an epoch with two, or an infinite one, has."""
     values = _large_values(ratio, ends)
     p, q = ratio.between(values, lower=False)
     above, below = ratio.masses(values)
@@ -126,10 +135,7 @@ def _one_large(ratio: Ratio, ends: Ends, others: tuple[Array, Array], steps: int
     infinite = float(above[-1])
     weight, chance = float(rare @ values) + infinite, float(rare.sum())
     told = 0.5 * (steps * chance) ** 2 + weight * (steps - 1) * chance + (infinite if ratio.grows else 0.0)
-    points, masses = others
-    ratios = ((values[:, None] + points) / steps).ravel()
-    mass = (steps * rare[:, None] * masses).ravel()
-    return Epoch(ratios, mass * ratios, mass, told)
+    return values, rare, told
 
 
 def _large_values(ratio: Ratio, ends: Ends) -> Array:
@@ -148,7 +154,7 @@ def _one_large_below(ratio: Ratio, ends: Ends, law: Array, values: Array, steps:
     return Epoch(ratios, mass * ratios, mass, 0.0)
 
 
-def _few(others: Measured, sums: Array) -> tuple[Array, Array]:
+def few_points(others: Measured, sums: Array) -> tuple[Array, Array]:
     """The sum of all ratios but a large one, spread onto few points."""
     masses = np.maximum(others[0], 0.0) + others[1]
     likely = np.flatnonzero(masses > 1e-13)
