@@ -88,7 +88,7 @@ def _epoch(pair: AllocatedPair) -> Epoch:
 
 @dataclass(frozen=True)
 class SwappedAllocatedPair(Atoms, Symmetric):
-    """A unit in one of ``steps`` ≥ 2 steps that is swapped for another; ``step`` is the pair with it against without."""
+    """A unit in one of ``steps`` ≥ 2 steps, swapped for another; ``step`` is the pair with it against without it."""
 
     mass_rounding = 1e-11
     step: LossPair

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.allocated_ratio import Ends, Ratio, contracted, ends_of, lattice, spread
+from accounting.loss.allocated_ratio import Ends, Ratio, contracted, ends_of, lattice, points, spread
 from accounting.loss.allocated_sums import OUTSIDE, Measured, sums_of, window_of
 from accounting.loss.pair import LossPair
 
@@ -51,13 +51,13 @@ def from_above(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoc
     nothing = ratio.nothing()
     ends = ends_of(ratio, nothing, steps)
     h, places = lattice(ratio, ends, ends.least, ends.cut, steps, lower=False)
-    law = spread(ratio, ends.least + h * places, nothing)
+    law = spread(ratio, points(ends.least, h, places), nothing)
     some = law > 0
     places, law = places[some], law[some]
-    values = ends.least + h * places
+    values = points(ends.least, h, places)
     window = window_of(places, values, law, steps)
     others, sums = sums_of(places, law, values if grows else np.ones(values.size), window, steps)
-    of_others = (steps - 1) * ends.least + h * (window.start + np.arange(window.nodes))
+    of_others = points((steps - 1) * ends.least, h, window.places)
     small = _raised((of_others + ends.least) / steps, sums, grows=grows)
     both = _together([small, _one_large(ratio, ends, few_points(others, of_others), steps)], lower=False)
     return _without_excess(both, grows=grows)
@@ -73,13 +73,13 @@ def from_below(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoc
     least = ends.least if grows else ends.least * (1 + 2 * ends.off)
     most = ends.cut * (1 - 2 * ends.off) if grows else ends.cut
     h, places = lattice(ratio, ends, least, most, steps, lower=True)
-    law = contracted(ratio, least + h * places, nothing, ends)
+    law = contracted(ratio, points(least, h, places), nothing, ends)
     some = law > 0
     places, law = places[some], law[some]
-    values = least + h * places
+    values = points(least, h, places)
     window = window_of(places, values, law, steps)
     _, (masses, each, _) = sums_of(places, law, values if grows else np.ones(values.size), window, steps)
-    ratios = (steps * least + h * (window.start + np.arange(window.nodes))) / steps
+    ratios = points(steps * least, h, window.places) / steps
     lowered = np.maximum(masses - each - 2 * math.exp(OUTSIDE), 0.0)
     some = (lowered > 0) & (ratios > 0)
     ratios, lowered = ratios[some], lowered[some]
@@ -118,14 +118,14 @@ def _raised(ratios: Array, sums: Measured, *, grows: bool) -> Epoch:
 def _one_large(ratio: Ratio, ends: Ends, others: tuple[Array, Array], steps: int) -> Epoch:
     """Epochs with one large ratio; those with two are told."""
     values, rare, told = large_ratios(ratio, ends, steps)
-    points, masses = others
-    ratios = ((values[:, None] + points) / steps).ravel()
+    sums, masses = others
+    ratios = ((values[:, None] + sums) / steps).ravel()
     mass = (steps * rare[:, None] * masses).ravel()
     return Epoch(ratios, mass * ratios, mass, told)
 
 
 def large_ratios(ratio: Ratio, ends: Ends, steps: int) -> tuple[Array, Array, float]:
-    """Large ratios of one step, their masses under the law below, and what an epoch with two, or an infinite one, has."""
+    """Large ratios of one step, their masses under the law below, and the chance of two, or of an infinite one."""
     values = _large_values(ratio, ends)
     p, q = ratio.between(values, lower=False)
     above, below = ratio.masses(values)
@@ -160,16 +160,16 @@ def few_points(others: Measured, sums: Array) -> tuple[Array, Array]:
     likely = np.flatnonzero(masses > 1e-13)
     first, last = (int(likely[0]), int(likely[-1])) if likely.size else (0, sums.size - 1)
     # the ends of the window are far, and rare
-    points = np.unique(np.concatenate([sums[:1], np.linspace(sums[first], sums[last], _FEW), sums[-1:]]))
-    return points, _onto(points, sums, masses)
+    few = np.unique(np.concatenate([sums[:1], np.linspace(sums[first], sums[last], _FEW), sums[-1:]]))
+    return few, _onto(few, sums, masses)
 
 
-def _onto(points: Array, at: Array, masses: Array) -> Array:
-    """Masses ``at`` some places, spread onto ``points``, which reach as far."""
-    left = np.clip(np.searchsorted(points, at, side="right") - 1, 0, points.size - 2)
-    up = masses * np.clip((at - points[left]) / (points[left + 1] - points[left]), 0.0, 1.0)
-    found = np.bincount(left, weights=masses - up, minlength=points.size)
-    return np.asarray(found + np.bincount(left + 1, weights=up, minlength=points.size))
+def _onto(edges: Array, at: Array, masses: Array) -> Array:
+    """Masses ``at`` some places, spread onto ``edges``, which reach as far."""
+    left = np.clip(np.searchsorted(edges, at, side="right") - 1, 0, edges.size - 2)
+    up = masses * np.clip((at - edges[left]) / (edges[left + 1] - edges[left]), 0.0, 1.0)
+    found = np.bincount(left, weights=masses - up, minlength=edges.size)
+    return np.asarray(found + np.bincount(left + 1, weights=up, minlength=edges.size), dtype=np.float64)
 
 
 def _together(epochs: list[Epoch], *, lower: bool) -> Epoch:
@@ -191,7 +191,9 @@ def _together(epochs: list[Epoch], *, lower: bool) -> Epoch:
         some = below > 0
         return Epoch(edges[some], edges[some] * below[some], below[some], beyond)
     at = np.clip(np.searchsorted(edges, ratios, side="right") - 1, 0, edges.size - 2)
-    above, below = (np.bincount(at, weights=mass, minlength=edges.size) for mass in (above, below))
+    above, below = (
+        np.asarray(np.bincount(at, weights=mass, minlength=edges.size), dtype=np.float64) for mass in (above, below)
+    )
     some = below > 0
     return Epoch(above[some] / below[some], above[some], below[some], beyond)
 
@@ -203,7 +205,8 @@ def _without_excess(epoch: Epoch, *, grows: bool) -> Epoch:
     kept = kept if grows else kept[::-1]
     some = kept > 0
     ratios, kept = epoch.ratios[some], kept[some]
-    return Epoch(ratios, *((kept, kept / ratios) if grows else (kept * ratios, kept)), epoch.beyond)
+    above, below = (kept, kept / ratios) if grows else (kept * ratios, kept)
+    return Epoch(ratios, above, below, epoch.beyond)
 
 
 def _with_the_rest(epoch: Epoch, *, grows: bool) -> Epoch:
@@ -214,14 +217,19 @@ def _with_the_rest(epoch: Epoch, *, grows: bool) -> Epoch:
         return epoch
     if grows:
         ratio = min(float(epoch.ratios[0]), lacks / other if other > 0 else math.inf)
-        rest = Epoch(*(np.array([x]) for x in (ratio, lacks, lacks / ratio)), 0.0)
+        rest = Epoch(np.array([ratio]), np.array([lacks]), np.array([lacks / ratio]), 0.0)
         parts = rest, epoch
     else:
         ratio = max(float(epoch.ratios[-1]), other / lacks)
-        rest = Epoch(*(np.array([x]) for x in (ratio, lacks * ratio, lacks)), 0.0)
+        rest = Epoch(np.array([ratio]), np.array([lacks * ratio]), np.array([lacks]), 0.0)
         parts = epoch, rest
-    columns = zip(*((one.ratios, one.above, one.below) for one in parts), strict=True)
-    return Epoch(*(np.concatenate(column) for column in columns), 0.0)
+    first, last = parts
+    return Epoch(
+        np.concatenate([first.ratios, last.ratios]),
+        np.concatenate([first.above, last.above]),
+        np.concatenate([first.below, last.below]),
+        0.0,
+    )
 
 
 def _edges(low: float, high: float, deviation: float) -> Array:

@@ -23,7 +23,7 @@ from accounting.arrays import Array
 from accounting.loss.pair import Atoms, LossPair, where_rare
 from accounting.masses import mass_errors
 
-__all__ = ["Ends", "Ratio", "contracted", "ends_of", "lattice", "spread"]
+__all__ = ["Ends", "Ratio", "contracted", "ends_of", "lattice", "points", "spread"]
 
 # The variance that the lattice may add to a ratio, as a share of its own; from below cells are so much closer.
 _SHARE, _CLOSER = 2e-4, 2.5
@@ -131,6 +131,11 @@ def lattice(
     if even < m:
         places.append(np.round(np.geomspace(even, m, math.ceil(math.log(m / even) / _APART) + 2)))
     return width / m, np.unique(np.concatenate(places)).astype(np.int64)
+
+
+def points(least: float, h: float, places: NDArray[np.int64]) -> Array:
+    """The values of places on a lattice."""
+    return np.asarray(least + h * places, dtype=np.float64)
 
 
 def spread(ratio: Ratio, values: Array, nothing: float) -> Array:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
 
-__all__ = ["OUTSIDE", "Measured", "Window", "sums_of", "window_of"]
+__all__ = ["OUTSIDE", "Measured", "Places", "Window", "sums_of", "window_of"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 #: ln of what is outside the window.
@@ -27,7 +28,10 @@ OUTSIDE = -44.0
 # A factor of the spectrum below e^(−this) is left out.
 _FAINT = 55.0
 # Products by which the characteristic function is found; fewer where few steps forgive what a transform is off by.
-_MOST_PRODUCTS, _FEWER, _FEW_STEPS = 2e7, 3e6, 300
+_MOST_PRODUCTS, _FEWER, _FEW_STEPS = 2e7, 1e6, 300
+
+
+Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,13 @@ class Window:
     start: int
     nodes: int
 
+    @property
+    def places(self) -> Places:
+        """All nodes."""
+        return self.start + np.arange(self.nodes, dtype=np.int64)
 
-def window_of(places: Array, values: Array, law: Array, steps: int) -> Window:
+
+def window_of(places: Places, values: Array, law: Array, steps: int) -> Window:
     far = float(places[-1] - places[0]) or 1.0
     with np.errstate(divide="ignore"):
         log_law, log_unit = np.log(law), np.log(law * np.maximum(values, 1e-300))
@@ -69,7 +78,7 @@ def _power_of_two(least: int) -> int:
 Measured = tuple[Array, float, float]
 
 
-def sums_of(places: Array, law: Array, weights: Array, window: Window, steps: int) -> tuple[Measured, Measured]:
+def sums_of(places: Places, law: Array, weights: Array, window: Window, steps: int) -> tuple[Measured, Measured]:
     """Masses of the sum of ``steps`` − 1 variables, and of that with one more, whose masses have ``weights``.
 
     And what they are off by: every entry, and all in the Euclidean norm.
@@ -91,7 +100,7 @@ def sums_of(places: Array, law: Array, weights: Array, window: Window, steps: in
     return _on_circle(power, error, kept, window), _on_circle(power * last[kept], with_last, kept, window)
 
 
-def _on_circle(values: Array, error: Array, kept: NDArray[np.int64], window: Window) -> Measured:
+def _on_circle(values: NDArray[Any], error: Array, kept: Places, window: Window) -> Measured:
     n = window.nodes
     spectrum = np.zeros(n // 2 + 1, dtype=np.complex128)
     spectrum[kept] = values
@@ -102,7 +111,7 @@ def _on_circle(values: Array, error: Array, kept: NDArray[np.int64], window: Win
     return circle, each + left_out, norm + left_out * math.sqrt(n)
 
 
-def _powers_by_terms(places: Array, law: Array, kept: NDArray[np.int64], n: int, times: int) -> tuple[Array, Array]:
+def _powers_by_terms(places: Places, law: Array, kept: Places, n: int, times: int) -> tuple[Array, Array]:
     """ln φ^``times`` and what that is off by, of the characteristic function at some frequencies."""
     centre = round(float(law @ places) / float(law.sum()))
     turn = -2 * math.pi * np.arange(n) / n

@@ -1,4 +1,4 @@
-"""Random allocation where one unit is swapped for another: H_c = E((1/t)Σ(lᵢ − c·l′ᵢ))₊, at some c, from above.
+"""Random allocation where one unit is swapped for another: its curve from above.
 
 :mod:`accounting.loss.allocated` has the theorem: l and l′ have the law of one step's ratio, and one rises as the other
 falls. The law is first spread onto a lattice; of finitely many ratios that joint law is known, at every c. For each c
@@ -16,7 +16,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.loss.allocated_epochs import few_points, large_ratios
-from accounting.loss.allocated_ratio import Ends, Ratio, ends_of, lattice, spread
+from accounting.loss.allocated_ratio import Ends, Ratio, ends_of, lattice, points, spread
 from accounting.loss.allocated_sums import OUTSIDE, sums_of, window_of
 from accounting.loss.pair import LossPair
 
@@ -24,7 +24,7 @@ __all__ = ["swap_curve"]
 
 # The variance that the second lattice may add, as a share of its own; and the most points.
 _SHARE, _MOST_NODES = 5e-4, 1 << 17
-# Losses at which the curve is found: so many up to some deviations, then farther apart; up to the largest, or a small δ.
+# Losses at which the curve is found: so many up to some deviations, then farther apart, up to the largest or a small δ.
 _EVEN, _DEVIATIONS, _FARTHER, _LARGEST, _LEAST = 64, 6.0, 1.12, 40.0, 1e-15
 
 
@@ -46,7 +46,7 @@ def swap_curve(pair: LossPair, steps: int) -> tuple[Array, Array]:
     nothing = ratio.nothing()
     ends = ends_of(ratio, nothing, steps)
     h, places = lattice(ratio, ends, ends.least, ends.cut, steps, lower=False)
-    values = ends.least + h * places
+    values = points(ends.least, h, places)
     law = spread(ratio, values, nothing)
     rare, masses, told = large_ratios(ratio, ends, steps)
     small, large = _joint(np.concatenate([values, rare]), np.concatenate([law, masses]), ends)
@@ -77,8 +77,11 @@ def _joint(values: Array, law: Array, ends: Ends) -> tuple[_Joint, _Joint]:
     mass = np.diff(cuts)
     both = _Joint(np.concatenate([low, high]), np.concatenate([high, low]), np.concatenate([mass, mass]))
     far = both.first > ends.cut
-    found = [_Joint(both.first[some], np.minimum(both.second[some], ends.cut), both.mass[some]) for some in (~far, far)]
-    return found[0], found[1]
+    second = np.minimum(both.second, ends.cut)
+    return (
+        _Joint(both.first[~far], second[~far], both.mass[~far]),
+        _Joint(both.first[far], second[far], both.mass[far]),
+    )
 
 
 def _at(c: float, small: _Joint, large: _Joint, steps: int, cut: float) -> float:
@@ -93,16 +96,26 @@ def _at(c: float, small: _Joint, large: _Joint, steps: int, cut: float) -> float
     at = (weights - least) / h
     left = np.floor(at).astype(np.int64)
     up = small.mass * (at - left)
-    law = np.bincount(left, weights=small.mass - up, minlength=int(left.max()) + 2)
-    law += np.bincount(left + 1, weights=up, minlength=law.size)
-    places = np.flatnonzero(law > 0)
+    size = int(left.max()) + 2
+    law = np.bincount(left, weights=small.mass - up, minlength=size).astype(np.float64)
+    law += np.bincount(left + 1, weights=up, minlength=size)
+    places = np.flatnonzero(law > 0).astype(np.int64)
     law = law[places]
     window = window_of(places, np.ones(places.size), law, steps)
     others, (masses, each, norm) = sums_of(places, law, np.ones(places.size), window, steps)
-    of_others = (steps - 1) * least + h * (window.start + np.arange(window.nodes))
+    of_others = points((steps - 1) * least, h, window.places)
     gains = np.maximum(of_others + least, 0.0) / steps
     found = float(gains @ np.maximum(masses, 0.0))
     found += min(each * float(gains.sum()), norm * float(np.linalg.norm(gains))) + 2 * cut * math.exp(OUTSIDE)
-    points, chances = few_points(others, of_others)
-    reached = np.maximum((large.first - c * large.second)[:, None] + points, 0.0)
-    return found + float(large.mass @ (reached @ chances))
+    sums, chances = few_points(others, of_others)
+    reached = np.maximum((large.first - c * large.second)[:, None] + sums, 0.0)
+    return min(found, _chernoff(weights, small.mass, steps)) + float(large.mass @ (reached @ chances))
+
+
+def _chernoff(weights: Array, mass: Array, steps: int) -> float:
+    """A bound on E((1/t)Σw)₊, by x₊ ≤ e^(sx − 1)/s."""
+    best = math.inf
+    for tilt in np.geomspace(1e-3, 700.0, 40) / float(np.abs(weights).max()):
+        log_moment = steps * math.log(float(mass @ np.exp(tilt * weights)))
+        best = min(best, log_moment - 1.0 - math.log(tilt * steps))
+    return math.exp(min(best, 0.0)) * (1 + 1e-9)

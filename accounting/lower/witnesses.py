@@ -217,8 +217,9 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
             if found is None or (isinstance(found, Own) and found.absent is not None):
                 return None  # of two directions one inside would have to be the other one outside
             return PoissonSubsampled(found, rate)
-        case RandomAllocated(release=inner, steps=steps, participations=times):
-            return _allocated(witness(inner, order), int(steps), int(times))
+        case RandomAllocated(release=inner, steps=allocated_to, participations=times):
+            one = witness(inner, order)
+            return _allocated(PureDP(one.epsilon) if isinstance(one, ApproxDP) else one, int(allocated_to), int(times))
         case FixedSizeSubsampled(release=TreeAggregation() as tree):
             return witness(replace(release, release=tree.weaker()), order, equal=equal)
         case FixedSizeSubsampled(release=(Gaussian() | Laplace()) as inner, rate=rate) if equal and rate < 1:
