@@ -31,6 +31,8 @@ _LARGE_BELOW = 10.0
 # by what share they are apart elsewhere.
 _FEW, _PER_DEVIATION, _APART = 24, 64, 0.005
 _MOST_ATOMS = 4096
+# Larger ratios do not say where the mass is.
+_MIDDLING = 1e3
 # A mass that is moved to the side of the bound.
 _RARE = 1e-9
 
@@ -96,9 +98,10 @@ def _raised(ratios: Array, sums: Measured, *, grows: bool) -> Epoch:
     first, end = (int(clear[0]), int(clear[-1]) + 1) if clear.size else (0, masses.size)
     # at the other end, what is rare is moved to where it counts for more
     if grows:
-        first = max(first, int(np.searchsorted(np.cumsum(np.maximum(masses, 0.0)), _RARE)))
+        first = max(first, min(end - 1, int(np.searchsorted(np.cumsum(np.maximum(masses, 0.0)), _RARE))))
     else:
-        end = min(end, masses.size - int(np.searchsorted(np.cumsum(np.maximum(masses[::-1], 0.0)), _RARE)))
+        rare = int(np.searchsorted(np.cumsum(np.maximum(masses[::-1], 0.0)), _RARE))
+        end = min(end, max(first + 1, masses.size - rare))
 
     def whole(some: Array) -> float:
         return float(np.maximum(some, 0.0).sum()) + min(each * some.size, norm * math.sqrt(some.size))
@@ -183,8 +186,9 @@ def _together(epochs: list[Epoch], *, lower: bool) -> Epoch:
     if ratios.size <= _MOST_ATOMS:
         return Epoch(ratios, above, below, beyond)
     total = float(below.sum())
-    mean = float(below @ ratios) / total
-    deviation = math.sqrt(float(below @ (ratios - mean) ** 2) / total)
+    middling = np.minimum(ratios, _MIDDLING)
+    mean = float(below @ middling) / total
+    deviation = math.sqrt(float(below @ (middling - mean) ** 2) / total)
     edges = _edges(float(ratios[0]), float(ratios[-1]), deviation)
     if not lower:
         below = _onto(edges, ratios, below)

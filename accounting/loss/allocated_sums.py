@@ -66,7 +66,7 @@ def window_of(places: Places, values: Array, law: Array, steps: int) -> Window:
     bottom = max(-((steps - 1) * curve(log_law, -s) - OUTSIDE) / s for s in tilts)
     start = max((steps - 1) * int(places[0]), math.floor(bottom))
     end = min(steps * int(places[-1]), math.ceil(top))
-    return Window(start, _power_of_two(end - start + 2))
+    return Window(start, _power_of_two(max(end - start, 0) + 2))
 
 
 def _power_of_two(least: int) -> int:

@@ -76,7 +76,7 @@ def _joint(values: Array, law: Array, ends: Ends) -> tuple[_Joint, _Joint]:
     high = values[::-1][np.minimum(np.searchsorted(down, middle), values.size - 1)]
     mass = np.diff(cuts)
     both = _Joint(np.concatenate([low, high]), np.concatenate([high, low]), np.concatenate([mass, mass]))
-    far = both.first > ends.cut
+    far = both.first > ends.cut * (1 + 1e-9)
     second = np.minimum(both.second, ends.cut)
     return (
         _Joint(both.first[~far], second[~far], both.mass[~far]),
