@@ -109,7 +109,7 @@ def test_every_epoch_is_reserved_and_the_sum_is_the_accountants_history(model):
     ledger = Ledger(BUDGET)
     fit = train(model, ledger=ledger)
     assert [row.outcome for row in ledger.rows()] == ["released"] * 3
-    assert [row.label for row in ledger.rows()] == [f"DP-SGD, epoch {k} of 3" for k in (1, 2, 3)]
+    assert [row.label for row in ledger.rows()] == [f"DP-SGD, epoch {k} of 3, Poisson samples" for k in (1, 2, 3)]
     assert ledger.total == fit.cost == fit.release == from_opacus(fit.history)
     # ⌈40/6⌉ = 7 steps an epoch
     assert fit.cost == 21 * PoissonSubsampled(Gaussian(fit.noise_multiplier, adjacency="add_remove"), 6 / 40)
