@@ -229,7 +229,7 @@ def dp_sgd(
         raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
     problem.try_one_row()
     steps = math.ceil(n / expected)
-    batches = checked_batches(sampling, n, expected, max_batch, steps=last * steps, budget=budget)
+    batches = checked_batches(sampling, n, expected, max_batch, count=units, steps=last * steps, budget=budget)
 
     def epochs_of(count: int) -> Release:
         return batches.price(z, steps=count * steps, adjacency=budget.adjacency)

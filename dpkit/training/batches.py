@@ -48,11 +48,15 @@ _SHARE = 0.01
 class Batches:
     """A way to make batches of ``batch`` units in the mean out of ``units``, which is public.
 
-    Examples -------- >>> import numpy as np >>> from dpkit.training.batches import Batches >>> some =
-    Batches("balls_in_bins", units=6, batch=2) >>> some.steps, some.price(1.5, steps=6, adjacency="add_remove") (3, (2 *
-    RandomAllocated(release=Gaussian(noise_multiplier=1.5, adjacency='add_remove'), steps=3, participations=1,
-    adjacency='add_remove'))) >>> sorted(np.concatenate(list(some.epoch(np.random.default_rng(0), 6))).tolist()) [0, 1,
-    2, 3, 4, 5]
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.training.batches import Batches
+    >>> some = Batches("balls_in_bins", units=6, batch=2)
+    >>> sorted(np.concatenate(list(some.epoch(np.random.default_rng(0), 6))).tolist())
+    [0, 1, 2, 3, 4, 5]
+    >>> Batches("shuffle", units=6, batch=2).price(1.5, steps=6, adjacency="replace")
+    (2 * Gaussian(noise_multiplier=0.75, adjacency='replace'))
     """
 
     sampling: Sampling
@@ -117,15 +121,25 @@ class Batches:
 
 
 def checked_batches(
-    sampling: Sampling, units: int, batch: int, max_batch: int | None, *, steps: int, budget: Budget
+    sampling: Sampling, units: int, batch: int, max_batch: int | None, *, count: int, steps: int, budget: Budget
 ) -> Batches:
-    """The batches of a run of ``steps``, if its budget can pay for them at all."""
+    """The batches of a run of ``steps`` with ``count`` units, of which ``units`` is public.
+
+    Raises
+    ------
+    ValueError
+        If the budget counts neighbours for which they have no price, or cannot pay for the cap.
+    """
     if sampling not in get_args(Sampling):
         raise ValueError(f"sampling must be one of {get_args(Sampling)}, got sampling={sampling!r}")
     if sampling == "shuffle" and budget.adjacency != "replace":
         raise ValueError(
             "sampling must not be 'shuffle' where units come and go, for that moves others from batch to batch: take "
             f"'balls_in_bins' or a budget by 'replace', got budget.adjacency={budget.adjacency!r}"
+        )
+    if count != units and (sampling == "shuffle" or max_batch is not None):
+        raise ValueError(
+            f"public_rows must be the number of units, {count}, where batches depend on it, got public_rows={units}"
         )
     if max_batch is None:
         return Batches(sampling, units, batch)

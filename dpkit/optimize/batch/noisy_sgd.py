@@ -160,7 +160,7 @@ def noisy_sgd(
         return outcome(theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
     if expected > n:
         raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
-    batches = checked_batches(sampling, n, expected, max_batch, steps=T, budget=budget)
+    batches = checked_batches(sampling, n, expected, max_batch, count=sums.units, steps=T, budget=budget)
     z, cost = _calibrated(budget, T, batches)
     noisy = GaussianMechanism(
         noise_multiplier=z, sensitivity=sums.sensitivity("add_remove"), adjacency="add_remove", rng=source
