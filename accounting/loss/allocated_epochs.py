@@ -21,7 +21,7 @@ from accounting.loss.allocated_ratio import Ends, Ratio, contracted, ends_of, la
 from accounting.loss.allocated_sums import OUTSIDE, Measured, sums_of, window_of
 from accounting.loss.pair import LossPair
 
-__all__ = ["Epoch", "few_points", "from_above", "from_below", "large_ratios"]
+__all__ = ["Epoch", "from_above", "from_below", "large_ratios"]
 
 # By what share very large ratios are apart; ln of what is told beyond them.
 _FAR_APART, _TOLD, _MOST_LARGE = 0.02, -60.0, 1000
@@ -61,7 +61,7 @@ def from_above(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoc
     others, sums = sums_of(places, law, values if grows else np.ones(values.size), window, steps)
     of_others = points((steps - 1) * ends.least, h, window.places)
     small = _raised((of_others + ends.least) / steps, sums, grows=grows)
-    both = _together([small, _one_large(ratio, ends, few_points(others, of_others), steps)], lower=False)
+    both = _together([small, _one_large(ratio, ends, _few(others, of_others), steps)], lower=False)
     return _without_excess(both, grows=grows)
 
 
@@ -157,7 +157,7 @@ def _one_large_below(ratio: Ratio, ends: Ends, law: Array, values: Array, steps:
     return Epoch(ratios, mass * ratios, mass, 0.0)
 
 
-def few_points(others: Measured, sums: Array) -> tuple[Array, Array]:
+def _few(others: Measured, sums: Array) -> tuple[Array, Array]:
     """The sum of all ratios but a large one, spread onto few points."""
     masses = np.maximum(others[0], 0.0) + others[1]
     likely = np.flatnonzero(masses > 1e-13)

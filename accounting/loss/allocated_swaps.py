@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.allocated_epochs import few_points, large_ratios
+from accounting.loss.allocated_epochs import large_ratios
 from accounting.loss.allocated_ratio import Ends, Ratio, ends_of, lattice, points, spread
 from accounting.loss.allocated_sums import OUTSIDE, sums_of, window_of
 from accounting.loss.pair import LossPair
@@ -23,7 +23,7 @@ from accounting.loss.pair import LossPair
 __all__ = ["swap_curve"]
 
 # The variance that the second lattice may add, as a share of its own; and the most points.
-_SHARE, _MOST_NODES = 5e-4, 1 << 17
+_SHARE, _MOST_NODES = 5e-4, 1 << 18
 # Losses at which the curve is found: so many up to some deviations, then farther apart, up to the largest or a small δ.
 _EVEN, _DEVIATIONS, _FARTHER, _LARGEST, _LEAST = 64, 6.0, 1.12, 40.0, 1e-15
 
@@ -86,7 +86,8 @@ def _joint(values: Array, law: Array, ends: Ends) -> tuple[_Joint, _Joint]:
 
 def _at(c: float, small: _Joint, large: _Joint, steps: int, cut: float) -> float:
     """E((1/t)Σ(lᵢ − c·l′ᵢ))₊ with at most one l that is large."""
-    weights = small.first - c * small.second
+    # where the second is so large that no first makes up for it, less will do: what counts is where the sum is positive
+    weights = np.maximum(small.first - c * small.second, -float(small.first.max()))
     least, most = float(weights.min()), float(weights.max())
     total = float(small.mass.sum())
     variance = float(small.mass @ (weights - float(small.mass @ weights) / total) ** 2) / total
@@ -107,9 +108,16 @@ def _at(c: float, small: _Joint, large: _Joint, steps: int, cut: float) -> float
     gains = np.maximum(of_others + least, 0.0) / steps
     found = float(gains @ np.maximum(masses, 0.0))
     found += min(each * float(gains.sum()), norm * float(np.linalg.norm(gains))) + 2 * cut * math.exp(OUTSIDE)
-    sums, chances = few_points(others, of_others)
-    reached = np.maximum((large.first - c * large.second)[:, None] + sums, 0.0)
-    return min(found, _chernoff(weights, small.mass, steps)) + float(large.mass @ (reached @ chances))
+    gained = _gain_above(of_others, np.maximum(others[0], 0.0) + others[1], c * large.second - large.first)
+    return min(found, _chernoff(weights, small.mass, steps)) + float(large.mass @ gained)
+
+
+def _gain_above(sums: Array, masses: Array, thresholds: Array) -> Array:
+    """E(S − a)₊ at some a, rounded up: it is convex in a, and known at every sum."""
+    above, whole = np.cumsum(masses[::-1])[::-1], np.cumsum((masses * (sums - sums[0]))[::-1])[::-1]
+    gains = np.maximum(whole - (sums - sums[0]) * above, 0.0)
+    inside = np.interp(thresholds, sums, gains)
+    return np.asarray(np.where(thresholds < sums[0], gains[0] + (sums[0] - thresholds) * above[0], inside))
 
 
 def _chernoff(weights: Array, mass: Array, steps: int) -> float:
