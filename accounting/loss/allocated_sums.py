@@ -51,9 +51,9 @@ def window_of(places: Places, values: Array, law: Array, steps: int) -> Window:
     far = float(places[-1] - places[0]) or 1.0
     with np.errstate(divide="ignore"):
         log_law, log_unit = np.log(law), np.log(law * np.maximum(values, 1e-300))
-    tilts = np.geomspace(1e-5, 60.0, 60) / far
+    tilts = np.geomspace(1e-5, 60.0, 28) / far
     spread = float(law @ (places - law @ places / law.sum()) ** 2)
-    tilts = np.concatenate([tilts, np.geomspace(0.5, 20.0, 30) / math.sqrt(steps * max(spread, 1e-300))])
+    tilts = np.concatenate([tilts, np.geomspace(0.5, 20.0, 16) / math.sqrt(steps * max(spread, 1e-300))])
     tilts = tilts[tilts * far < 600]
 
     def curve(log_mass: Array, tilt: float) -> float:

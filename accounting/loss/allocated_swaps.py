@@ -1,7 +1,7 @@
 """Random allocation where one unit is swapped for another: its curve from above.
 
 :mod:`accounting.loss.allocated` has the theorem: l and l′ have the law of one step's ratio, and one rises as the other
-falls. The law is first spread onto a lattice; of finitely many ratios that joint law is known, at every c. For each c
+falls. The law is first spread onto some values; of finitely many ratios that joint law is known, at every c. For each c
 what is left is spread once more, onto an even lattice, and added up as in :mod:`accounting.loss.allocated_epochs`: a
 large l is set apart, and a large l′ made smaller, which makes H_c larger. Between the c that are tried the curve, which
 is convex in c, is at most the line (:func:`accounting.loss.curves.pair_of_curve`).
@@ -16,12 +16,14 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.loss.allocated_epochs import large_ratios
-from accounting.loss.allocated_ratio import Ends, Ratio, ends_of, lattice, points, spread
+from accounting.loss.allocated_ratio import Ends, Ratio, ends_of, points, spread
 from accounting.loss.allocated_sums import OUTSIDE, sums_of, window_of
 from accounting.loss.pair import LossPair
 
 __all__ = ["swap_curve"]
 
+# By what share ratios are apart, from which share of the largest on, and how many there may be.
+_APART, _SMALL, _MOST_RATIOS = 0.01, 1e-12, 3000
 # The variance that the second lattice may add, as a share of its own; and the most points.
 _SHARE, _MOST_NODES = 5e-4, 1 << 18
 # Losses at which the curve is found: so many up to some deviations, then farther apart, up to the largest or a small δ.
@@ -45,8 +47,10 @@ def swap_curve(pair: LossPair, steps: int) -> tuple[Array, Array]:
     ratio = Ratio(pair, turned=False, grows=True)
     nothing = ratio.nothing()
     ends = ends_of(ratio, nothing, steps)
-    h, places = lattice(ratio, ends, ends.least, ends.cut, steps, lower=False)
-    values = points(ends.least, h, places)
+    # even in the logarithm: small ratios count as well, c times
+    low = math.log(max(ends.least, _SMALL * ends.cut))
+    count = max(2, min(_MOST_RATIOS, math.ceil((math.log(ends.cut) - low) / _APART)))
+    values = np.unique(np.append(np.geomspace(math.exp(low), ends.cut, count), ends.least))
     law = spread(ratio, values, nothing)
     rare, masses, told = large_ratios(ratio, ends, steps)
     small, large = _joint(np.concatenate([values, rare]), np.concatenate([law, masses]), ends)
@@ -86,10 +90,15 @@ def _joint(values: Array, law: Array, ends: Ends) -> tuple[_Joint, _Joint]:
 
 def _at(c: float, small: _Joint, large: _Joint, steps: int, cut: float) -> float:
     """E((1/t)Σ(lᵢ − c·l′ᵢ))₊ with at most one l that is large."""
-    # where the second is so large that no first makes up for it, less will do: what counts is where the sum is positive
-    weights = np.maximum(small.first - c * small.second, -float(small.first.max()))
-    least, most = float(weights.min()), float(weights.max())
+    first = small.first
     total = float(small.mass.sum())
+    # where the second is so large that no others make up for it, less will do: what counts is a positive sum
+    deviation = math.sqrt(float(small.mass @ (first - float(small.mass @ first) / total) ** 2) / total)
+    enough = min((steps - 1) * float(first.max()), float(first.max()) + _DEVIATIONS**2 * deviation * math.sqrt(steps))
+    weights = np.maximum(first - c * small.second, -enough)
+    least, most = float(weights.min()), float(weights.max())
+    if most <= 0:  # only a large one makes the sum positive
+        return float(large.mass @ np.maximum(large.first - c * large.second + (steps - 1) * most, 0.0))
     variance = float(small.mass @ (weights - float(small.mass @ weights) / total) ** 2) / total
     width = most - least
     h = max(math.sqrt(6 * _SHARE * variance), 2 * (width + 16 * math.sqrt(steps * variance)) / _MOST_NODES)
