@@ -123,12 +123,12 @@ def read_claim(text: str) -> Claim | None:
         if re.search(rf"\b(?:{pattern})\b", rest):
             made.append(name)
             rest = re.sub(rf"\b(?:{pattern})\b", " ", rest)
+    for name, what in (("noise", "noise"), ("batch", "batch, and of how many rows")):
+        if name not in said:
+            raise ValueError(f"the claim does not say its {what}: {_HOW}")
     left = re.sub(rf"\b(?:{_BESIDES})\b", " ", rest)
     if unknown := re.search(r"[^\s,;.:()+&-]+", left):
         raise ValueError(f"{unknown[0]!r} is not understood in a claim: {_HOW}")
-    for name in ("noise", "batch"):
-        if name not in said:
-            raise ValueError(f"the claim does not say its {name}: {_HOW}")
     if ("epochs" in said) == ("steps" in said):
         raise ValueError(f"a claim has a number of epochs, or of steps: {_HOW}")
     if len(made) > 1:
