@@ -2,11 +2,12 @@
 
 The lᵢ are independent ratios of one step, as :mod:`accounting.loss.allocated` has it. An epoch with none that is large
 is a sum on a lattice (:mod:`~accounting.loss.allocated_ratio`, :mod:`~accounting.loss.allocated_sums`). One with a
-large l has the ratio (l + S)/t, with S the sum of the others; that it happens has the probability 10⁻⁸. From above both
-are spread, S onto few points, and an epoch with two counts as if everything were told; from below S is replaced by its
-mean, which contracts, and such an epoch is left out. So is what rounding may have made up; from above it is added, and
-where it is more than there is mass, bounded as a whole and told. What wraps around the lattice's circle comes to lie
-where it counts for more, or is told (from below, taken off).
+large l has the ratio (l + S)/t, with S the sum of the others; that it happens has the probability 10⁻⁸. (Of
+expectations that fall, which are 0 there for c ≥ 1, it is counted as the largest ratio of the lattice, or from below
+not at all.) From above both are spread, S onto few points, and an epoch with two counts as if everything were told;
+from below S is replaced by its mean, which contracts, and such an epoch is left out. So is what rounding may have made
+up; from above it is added, and where it is more than there is mass, bounded as a whole and told. What wraps around the
+lattice's circle comes to lie where it counts for more, or is told (from below, taken off).
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def from_above(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoc
     others, sums = sums_of(places, law, values if grows else np.ones(values.size), window, steps)
     of_others = points((steps - 1) * ends.least, h, window.places)
     small = _raised((of_others + ends.least) / steps, sums, grows=grows)
-    both = _together([small, _one_large(ratio, ends, _few(others, of_others), steps)], lower=False)
+    large = [_one_large(ratio, ends, _few(others, of_others), steps)] if grows else []
+    both = _together([small, *large], lower=False)
     return _without_excess(both, grows=grows)
 
 
@@ -87,7 +89,8 @@ def from_below(pair: LossPair, steps: int, *, turned: bool, grows: bool) -> Epoc
     ratios, lowered = ratios[some], lowered[some]
     above, below = (lowered, lowered / ratios) if grows else (lowered * ratios, lowered)
     found = Epoch(ratios, above, below, 0.0)
-    both = _together([found, _one_large_below(ratio, ends, law, values, steps)], lower=True)
+    large = [_one_large_below(ratio, ends, law, values, steps)] if grows else []
+    both = _together([found, *large], lower=True)
     return _with_the_rest(both, grows=grows)
 
 

@@ -35,6 +35,9 @@ _APART = 0.01
 _FINE = 8
 # The probability that an epoch has a large ratio, and ln of one that is below the lattice.
 _RARE, _BELOW = 1e-8, -48.0
+# Where expectations fall: how many times the number of steps a ratio is, or how unlikely, that is as good as infinite;
+# which share of the middle ratio the lattice resolves, and how many nodes that may take.
+_BEYOND, _UNLIKELY, _SHARE_OF_MIDDLE, _SMALL_NODES = 20.0, 1e-4, 0.05, 1 << 17
 _USUAL_NODES, _MOST_NODES = 1 << 15, 1 << 19
 
 
@@ -105,6 +108,8 @@ def ends_of(ratio: Ratio, nothing: float, steps: int, *, most: float = 600.0) ->
     """Where the lattice ends, for a sum of ``steps`` ratios; at a loss of ``most`` at the latest."""
     low = 0.0 if nothing > 0 else ratio.small(_BELOW - math.log(steps))
     high = min(ratio.large(math.log(_RARE / steps)), most)
+    if not ratio.grows:  # an epoch with a ratio above ``steps`` has R > 1, of which expectations are 0 for c ≥ 1
+        high = min(high, max(math.log(_BEYOND * steps), ratio.large(math.log(_UNLIKELY / steps))))
     off = 3e-9 * (1 + max(low, high))
     return Ends(0.0 if nothing > 0 else math.exp(-low) * (1 - off), math.exp(high) * (1 + off), off)
 
@@ -124,6 +129,9 @@ def lattice(
     h = math.sqrt(6 * share * max(variance, 1e-300)) / (_CLOSER if lower else 1.0)
     # few steps may have a fine lattice; of many it must not have too many points
     h = min(h, steps * width / _USUAL_NODES)
+    if not ratio.grows:  # small sums count
+        middle = float(means[np.searchsorted(np.cumsum(below[some]), total / 2)])
+        h = min(h, max(_SHARE_OF_MIDDLE * middle, (width + 16 * math.sqrt(steps * variance)) / _SMALL_NODES))
     h = max(h, (width + 16 * math.sqrt(steps * variance)) / (_MOST_NODES / 2), 1e-7 * width)
     m = max(1, math.ceil(width / h))
     even = min(m, math.ceil(1 / _APART))
@@ -148,6 +156,8 @@ def spread(ratio: Ratio, values: Array, nothing: float) -> Array:
     # what is below them all is hardly anything; if expectations fall it is told apart
     _, below = ratio.masses(values)
     law[0] += nothing + (float(below[0]) if values[0] > 0 and ratio.grows else 0.0)
+    if not ratio.grows:
+        law[-1] += float(below[-1])
     return law
 
 
