@@ -218,6 +218,7 @@ def test_any_noise_with_a_pair_is_known_from_both_sides(release: object) -> None
     assert upper < epsilon(3 * release, 1e-5) / 2
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_corners_cost_no_more_than_being_told_the_step() -> None:
     for inner in (Gaussian(0.05), Gaussian(1e4), PureDP(1e-9), PureDP(30.0)):
         for steps in (2, 500):
