@@ -1,7 +1,7 @@
-"""Dominating pairs of random allocation: a unit takes part in one of t steps, drawn evenly and told to nobody.
+"""Dominating pairs of random allocation: a unit takes part in one of t steps, drawn uniformly and told to nobody.
 
 "Balls in bins" (Chua et al. 2025, arXiv:2412.16802), "random allocation" (Feldman & Shenfeld 2025, arXiv:2502.08202,
-and 2026, arXiv:2602.17284): every unit is thrown into one of the t batches of an epoch, whatever becomes of the others.
+and 2026, arXiv:2602.17284): every unit is thrown into one of the t batches of an epoch, independently of the others.
 
 **What an epoch is.** Let the other units' steps be fixed (they are drawn independently of this one's, and divergences
 are jointly convex). A step may depend on what was seen before. Given that, let lᵢ be the likelihood ratio of step i
@@ -27,10 +27,10 @@ Wang 2022, Theorem 10), so an epoch is one more pair among others, and E epochs 
 pair of a function of the output, which costs less. :mod:`accounting.loss.allocated_epochs` finds the law of R with
 either.
 
-**More participations.** Of k steps of t: t evenly drawn steps are a partition, drawn evenly, into k blocks of ⌊t/k⌋
-steps and some more, and one step of each block; who is told the blocks sees k allocations to ⌊t/k⌋ steps each, at the
-same time (Feldman & Shenfeld 2025). The same is a bound, and with t a multiple of k what is spent, where the blocks are
-fixed.
+**More participations.** Of k steps of t: t uniformly drawn steps are a partition, drawn uniformly, into k blocks of
+⌊t/k⌋ steps and some more, and one step of each block; who is told the blocks sees k allocations to ⌊t/k⌋ steps each, at
+the same time (Feldman & Shenfeld 2025). The same is a bound, and with t a multiple of k what is spent, where the blocks
+are fixed.
 
 **A swap.** With x in one step, or x′ instead, R is replaced by two sums over the same steps: H_c = E((1/t)Σ(lᵢ −
 c·l′ᵢ))₊, where without either E φ(lᵢ) ≤ E φ(l), and the same of l′ᵢ. This is convex in the sums; of all joint laws of

@@ -4,12 +4,13 @@ What such a run costs depends on how its batches were made, which is often not s
 quote the price of Poisson samples, and most loaders shuffle. So every way is priced:
 
 * **Poisson samples**: each unit in each batch with one probability, :class:`accounting.PoissonSubsampled`.
-* **Balls in bins**: each unit in one batch of every epoch, apart from all others, :class:`accounting.RandomAllocated`.
+* **Balls in bins**: each unit in one batch of every epoch, independently of all others,
+:class:`accounting.RandomAllocated`.
 * **Shuffled batches** of one size. From above, every epoch costs one release: of a unit that is blanked in its place
   ("zero_out") Gaussian(z), of one that is swapped Gaussian(z/2). From below: let all other units contribute nothing,
   and the unit all that it may, or nothing: that is an epoch of balls in bins. Of a swap let the others contribute −C,
-  and the unit C or −C; then all batches have one sum, but for one batch, drawn evenly, that is 2C higher: balls in bins
-  with the noise z/2. What comes or goes would move other units from batch to batch, for which nothing is known.
+  and the unit C or −C; then all batches have one sum, but for one batch, drawn uniformly, that is 2C higher: balls in
+  bins with the noise z/2. What comes or goes would move other units from batch to batch, for which nothing is known.
 """
 
 from __future__ import annotations

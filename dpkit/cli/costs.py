@@ -209,7 +209,7 @@ def _check_words(claim: Claim, epsilon: float, delta: float, adjacency: str | No
         [("batches", "left"), ("neighbours", "left"), ("ε at least", "right"), ("at most", "right"), ("claim", "left")],
         rows,
     )
-    say("Balls in bins: each unit in one batch of every epoch, whatever becomes of the others. Shuffled batches of one")
+    say("Balls in bins: each unit in one batch of every epoch, independently of the others. Shuffled batches of one")
     say("size are neither that nor Poisson samples, and have no price that is proved but one release for every epoch.")
     named = {key: verdict for key, verdict in verdicts.items() if claim.sampling in (None, key[0])}
     if not named:

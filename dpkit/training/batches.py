@@ -5,7 +5,7 @@ Of n units, n public, in k = ⌈n/batch⌉ steps an epoch, with the noise z·C w
 ``"poisson"``
     Each unit joins each batch with probability batch/n: k × PoissonSubsampled(Gaussian(z), batch/n).
 ``"balls_in_bins"``
-    Each unit is thrown into one of the k batches, whatever becomes of the others: RandomAllocated(Gaussian(z), k).
+    Each unit is thrown into one of the k batches, independently of the others: RandomAllocated(Gaussian(z), k).
     Every unit is seen once in an epoch, and sizes of batches vary as those of Poisson samples do.
 ``"shuffle"``
     The units in a random order, cut into k batches of one size, or one less: as who has a place is at random but places
@@ -13,9 +13,9 @@ Of n units, n public, in k = ⌈n/batch⌉ steps an epoch, with the noise z·C w
     swapped for another one moves one sum by at most 2C: Gaussian(z/2). One that comes or goes would move others from
     batch to batch; so neighbours swap units ("replace"), and n is public.
 
-**A cap.** With ``max_batch`` = m, of a larger sample m units are kept, drawn evenly. Let E be the event that m or more
-*other* units are in one of the batches; it has the same probability τ whether or whoever the unit is. Where E does not
-happen nothing is dropped, with the unit or without it, and the rest is as without a cap; given the others' batches,
+**A cap.** With ``max_batch`` = m, of a larger sample m units are kept, drawn uniformly. Let E be the event that m or
+more *other* units are in one of the batches; it has the same probability τ whether or whoever the unit is. Where E does
+not happen nothing is dropped, with the unit or without it, and the rest is as without a cap; given the others' batches,
 that is how the above is proved. So the divergence is at most (1 − τ) times that without a cap, and τ more: at most that
 of ApproxDP(0, τ) beside it. One batch of Poisson samples has τ = P(Bin(n − 1, batch/n) ≥ m), an epoch of balls in bins
 at most k times as much with the chance 1/k. τ counts the other units, so n must be public ("replace").

@@ -139,28 +139,26 @@ def test_noisy_sgd_runs_on_each_and_its_ledger_says_which():
     draw = np.random.default_rng(0)
     X = draw.normal(size=(400, 2)) / 3
     y = (X @ [1.0, -1.0] > 0).astype(float)
-    costs, known = {}, {"constraint": LpBall(2, 2, 2.0), "budget": REPLACE, "steps": 12, "batch": 100}
-    for sampling, cap in (("poisson", None), ("poisson", 160), ("balls_in_bins", None), ("shuffle", None)):
-        ledger = Ledger(REPLACE)
-        fit = noisy_sgd(glm("logistic", clip=1.0), X, y, sampling=sampling, max_batch=cap, ledger=ledger, **known)
+    noise, known = {}, {"constraint": LpBall(2, 2, 2.0), "steps": 12, "batch": 100, "public_rows": 400}
+    for sampling, cap, budget in (
+        ("poisson", None, COME),
+        ("poisson", 160, REPLACE),
+        ("balls_in_bins", None, COME),
+        ("shuffle", None, REPLACE),
+    ):
+        ledger, more = Ledger(budget), {"sampling": sampling, "max_batch": cap, "budget": budget, **known}
+        fit = noisy_sgd(glm("logistic", clip=1.0), X, y, ledger=ledger, **more)
         assert ledger.total == fit.cost
         assert epsilon(fit.cost, 1e-5) <= 2.0
-        costs[sampling, cap] = fit.cost
         (row,) = ledger.rows()
         said = {"poisson": "Poisson samples", "balls_in_bins": "balls in bins", "shuffle": "shuffled batches"}[sampling]
         assert row.label == f"noisy SGD, {said}"
         assert said in fit.message
-    assert costs["shuffle", None] == 3 * Gaussian(
-        costs["shuffle", None].parts[0][0].noise_multiplier, adjacency="replace"
-    )
-    noise = {
-        key: next(p.release.noise_multiplier for p, _ in cost.parts if hasattr(p, "release"))
-        for key, cost in costs.items()
-        if key[0] != "shuffle"
-    }
-    assert noise["poisson", None] < noise["poisson", 160] < 1.05 * noise["poisson", None]
-    # what shuffled batches need is several times as much
-    assert 2 * costs["shuffle", None].parts[0][0].noise_multiplier > 1.9 * noise["balls_in_bins", None]
+        parts = [part for part, _ in fit.cost.parts if not isinstance(part, ApproxDP)]
+        noise[sampling, cap] = getattr(parts[0], "release", parts[0]).noise_multiplier
+    # what shuffled batches need is several times as much, z of z/2
+    assert noise["balls_in_bins", None] < noise["poisson", None] < noise["poisson", 160]
+    assert 2 * noise["shuffle", None] > 1.5 * noise["poisson", 160]
 
 
 def test_a_shuffled_run_that_is_quoted_as_poisson_is_caught():

@@ -481,13 +481,16 @@ def test_batches_are_made_as_they_are_asked_for(sampling, cap):
 
 
 def test_the_ledger_names_how_batches_are_made_and_what_that_costs():
-    budget = Budget(4.0, 1e-5)
-    for sampling, said in (("balls_in_bins", "balls in bins"), ("shuffle", "shuffled batches")):
+    swaps = Budget(4.0, 1e-5)
+    for budget, sampling, said in (
+        (BUDGET, "balls_in_bins", "balls in bins"),
+        (swaps, "shuffle", "shuffled batches"),
+    ):
         ledger = Ledger(budget)
         fit = train(budget=budget, ledger=ledger, epochs=2, batch=10, sampling=sampling)
         z = fit.noise_multiplier
         assert [row.label for row in ledger.rows()] == [f"DP-SGD, epoch {k} of 2, {said}" for k in (1, 2)]
-        one = RandomAllocated(Gaussian(z, adjacency="add_remove"), 4, adjacency="replace")
+        one = RandomAllocated(Gaussian(z, adjacency="add_remove"), 4)
         assert ledger.total == fit.cost == 2 * (Gaussian(z / 2, adjacency="replace") if sampling == "shuffle" else one)
         assert 0.999 * budget.epsilon < fit.epsilon <= budget.epsilon
     with pytest.raises(ValueError, match="take 'balls_in_bins' or a budget by 'replace'"):
