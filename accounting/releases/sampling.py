@@ -67,7 +67,7 @@ class PoissonSubsampled(Release):
 
 @dataclass(frozen=True, repr=False)
 class RandomAllocated(Release):
-    """An epoch of ``steps`` releases, in one of which each unit takes part, drawn uniformly and independently of all others.
+    """An epoch of ``steps`` releases; each unit takes part in one, drawn uniformly and independently of all others.
 
     "Balls in bins": every unit is thrown into one of the batches, whose sizes are left to chance. All steps are like
     ``release``, one may depend on what came before, and nobody learns who is in which batch. One value is one epoch,
