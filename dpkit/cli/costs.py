@@ -124,11 +124,11 @@ def check_command(
 ) -> None:
     """Say whether a claimed (ε, δ) holds for a description, for which neighbours, and by which accountant.
 
-    A run of DP-SGD may be described in words, too. Then there is an answer for each way in which its batches may have
-    been made: Poisson samples, balls in bins, or shuffled, of which no library's Poisson price is a bound.
+    A run of DP-SGD may be said in words: there is an answer for each way in which its batches may have been made.
 
-    Exit status: 0 if it holds (of words, for the way that they name, or for all), 1 if it does not or nothing here
-    proves it, 2 if the question means nothing.
+    Exit status: 0 if it holds, 1 if it does not or nothing here proves it, 2 if the question means nothing.
+
+    Words hold if they do for the way to make batches that they name, or else for every way.
 
     dpkit check "1000 * PoissonSubsampled(Gaussian(1.1), 0.01)" --epsilon 3 --delta 1e-5
 
