@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
 from accounting.amplification.count_shifts import is_listed
@@ -11,7 +12,7 @@ from accounting.amplification.shuffled_binomial import log_survival
 from accounting.loss.count_vectors import pair_of_counts
 from accounting.releases.base import Composed, Own, Parallel, Release, compose, known, may_fail, parallel
 from accounting.releases.guarantees import ApproxDP, PureDP
-from accounting.releases.sampling import PoissonSubsampled
+from accounting.releases.sampling import PoissonSubsampled, RandomAllocated
 from accounting.releases.shuffling import CountsInWindows, ShuffledBinomial
 
 __all__ = ["rest_delta", "split_failures"]
@@ -31,7 +32,11 @@ def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[flo
     * ``ShuffledBinomial``, when a count leaves the window on which it is priced
       (:mod:`accounting.amplification.shuffled_binomial`, :mod:`accounting.amplification.binomial_trade_off`);
     * a ``PoissonSubsampled`` release whose inner release fails, and which kept the unit: with probability q(1 − s). On
-      the rest of a failure the two neighbours' laws agree, so the others' curve bounds the survivors.
+      the rest of a failure the two neighbours' laws agree, so the others' curve bounds the survivors;
+    * a ``RandomAllocated`` release whose inner release fails, with probability 1 − s for every participation. For with
+      R = (1/t)Σlᵢ as in :mod:`accounting.loss.allocated` it is R = (1/t)Σbᵢlᵢ, where bᵢ = 1 with probability s and
+      lᵢ are the survivors' ratios; that is λ·(1/t)Σlᵢ with λ in [0, 1] of the mean s given these, and f(λr) ≤
+      λf(r) + (1 − λ)f(0) for f(r) = (r − c)₊, with f(0) = 0, and for (1 − cr)₊, with f(0) = 1.
 
     With ``whole_counts`` those whose own pairs are known do not, if they are not too many. ``rest`` is made of
     descriptions that accountants know (:func:`accounting.releases.known`).
@@ -54,6 +59,9 @@ def _split(release: Release, whole_counts: bool) -> tuple[float, Release]:
         case PoissonSubsampled(release=inner, rate=rate):
             log_s, rest = _split(inner, False)
             return math.log1p(rate * math.expm1(log_s)), PoissonSubsampled(rest, rate, adjacency=release.adjacency)
+        case RandomAllocated(release=inner, participations=count):
+            log_s, rest = _split(inner, False)
+            return int(count) * log_s, replace(release, release=rest)
         case ApproxDP(epsilon=eps, delta=delta):
             return math.log1p(-delta), PureDP(eps, adjacency=release.adjacency)
         case Composed(parts=parts):

@@ -12,6 +12,7 @@ from collections import Counter
 from accounting.compose.convolution import Parts
 from accounting.compose.tightenings import replaced
 from accounting.errors import UnsupportedRelease
+from accounting.loss.allocated import AllocatedPair, SwappedAllocatedPair
 from accounting.loss.concentrated import ConcentratedPair
 from accounting.loss.gaussian import GaussianPair, LatticeGaussianPair
 from accounting.loss.lattice import discrete_gaussian_mu
@@ -22,7 +23,7 @@ from accounting.loss.swapped import doubled, swapped
 from accounting.releases.base import Composed, Own, Parallel, Release, known
 from accounting.releases.choice import RandomizedResponse, UnaryEncoding
 from accounting.releases.noise import Gaussian, Laplace, TreeAggregation
-from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
+from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled, RandomAllocated
 
 __all__ = ["alternatives", "sides", "single"]
 
@@ -76,6 +77,9 @@ def _pairs(release: Release, present: bool) -> list[Pairs]:
             return [_of_three(branch, release) for branch in _pairs(release.release, present)]
         case PoissonSubsampled(release=inner):
             return [_sample(branch, release, present) for branch in _pairs(inner, present)]
+        case RandomAllocated(release=inner):
+            here = present or release.adjacency == "replace"  # of a swap both are present
+            return [_allocated(branch, release, here) for branch in _pairs(inner, here)]
         case Own(absent=pair) if pair is not None and not present:
             return [Counter({pair: 1})]
     pair = release.pair()
@@ -126,7 +130,7 @@ def _join(parts: list[tuple[Pairs, int]]) -> Pairs:
 def _alone(pairs: Pairs, release: Release) -> LossPair:
     """The one pair of what is sampled."""
     (pair, count), *more = pairs.items()
-    if more or count > 1 or isinstance(pair, SubsampledPair):
+    if more or count > 1 or isinstance(pair, SubsampledPair | AllocatedPair):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
     return pair
 
@@ -142,6 +146,16 @@ def _sample(pairs: Pairs, release: PoissonSubsampled, present: bool) -> Pairs:
         raise UnsupportedRelease(f"of a sample the pair must be symmetric, got {pair!r} of {release!r}")
     sampled: LossPair = SubsampledPair(pair, release.rate, present)
     return Counter({sampled: 1})
+
+
+def _allocated(pairs: Pairs, release: RandomAllocated, present: bool) -> Pairs:
+    """A unit that takes part in one step of each of several blocks, where ``pairs`` are those of a step."""
+    if len(pairs) > 1 or pairs.total() > 1:
+        raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
+    times, steps = int(release.participations), release.block
+    if release.adjacency == "replace":
+        return Counter({SwappedAllocatedPair(pair, steps) if steps > 1 else doubled(pair): times for pair in pairs})
+    return Counter({AllocatedPair(pair, steps, present) if steps > 1 else pair: times for pair in pairs})
 
 
 def _of_three(pairs: Pairs, release: PoissonSubsampled | FixedSizeSubsampled) -> Pairs:

@@ -4,6 +4,8 @@
 * Noise: ``gaussian``, ``laplace``, ``integers`` (on one integer), ``lattice`` and ``lattice_vectors`` (on vectors).
 * Responses, and what is pure: ``responses``. One choice by noisy scores: ``gumbel_maxima``, ``laplace_maxima``.
 * What is ρ-zCDP: ``concentrated``, by the curve of ``concentrated_curve`` and the coins of ``worst_coins``.
+* Random allocation of units to steps: ``allocated``, by the ratio of one step (``allocated_ratio``), of an epoch
+  (``allocated_epochs``, ``allocated_sums``) and of a swap (``allocated_swaps``).
 * Samples: ``sampled``, and where a unit is swapped ``swapped``. Shuffled messages: ``shuffled``, of the local
   ``randomizers``.
 * Counts with binomial noise: ``count_vectors``. One row of a perturbed objective: ``one_row``, ``half_normal``.

@@ -36,6 +36,7 @@ from accounting.amplification.integer_shifts import longest_shift
 from accounting.arrays import Array
 from accounting.compose.pairs import single
 from accounting.errors import UnsupportedRelease
+from accounting.loss.allocated import AllocatedPair
 from accounting.loss.counts import CountPair, DifferencePair
 from accounting.loss.integers import is_listed
 from accounting.loss.replaced_noise import LaplaceTrianglePair, TrianglePair
@@ -61,6 +62,7 @@ from accounting.releases import (
     Parallel,
     PoissonSubsampled,
     PureDP,
+    RandomAllocated,
     RandomizedResponse,
     Release,
     ShuffledBinomial,
@@ -215,6 +217,9 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
             if found is None or (isinstance(found, Own) and found.absent is not None):
                 return None  # of two directions one inside would have to be the other one outside
             return PoissonSubsampled(found, rate)
+        case RandomAllocated(release=inner, steps=allocated_to, participations=times):
+            one = witness(inner, order)
+            return _allocated(PureDP(one.epsilon) if isinstance(one, ApproxDP) else one, int(allocated_to), int(times))
         case FixedSizeSubsampled(release=TreeAggregation() as tree):
             return witness(replace(release, release=tree.weaker()), order, equal=equal)
         case FixedSizeSubsampled(release=(Gaussian() | Laplace()) as inner, rate=rate) if equal and rate < 1:
@@ -250,6 +255,21 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
             kind = next((one.adjacency for one in known if one.adjacency), None)
             return parallel(*(one for one in known if one.adjacency in (None, kind)))
     return None
+
+
+def _allocated(step: Release | None, steps: int, times: int) -> Release | None:
+    """One step in each of as many blocks as there are participations; of a swap, for what contributes nothing."""
+    if step is None or not (here := single(step, True)):
+        return None
+    (one,), (other,) = here, single(step, False)
+    size, longer = divmod(steps, times)
+    blocks = [
+        (Own(AllocatedPair(one, n, True, lower=True), absent=AllocatedPair(other, n, False, lower=True)), count)
+        if n > 1
+        else (step, count)
+        for n, count in ((size, times - longer), (size + 1, longer))
+    ]
+    return compose(blocks)
 
 
 def _rounded_counts(release: ShuffledBinomial, order: float) -> Release:

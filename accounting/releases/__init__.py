@@ -47,7 +47,7 @@ from accounting.releases.noise import (
     TreeAggregation,
 )
 from accounting.releases.perturbation import ObjectivePerturbation
-from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
+from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled, RandomAllocated
 from accounting.releases.selection import BestOfPoissonRuns, BestOfRuns
 from accounting.releases.shuffling import LocalShuffled, ShuffledBinomial
 
@@ -70,6 +70,7 @@ __all__ = [
     "Parallel",
     "PoissonSubsampled",
     "PureDP",
+    "RandomAllocated",
     "RandomizedResponse",
     "Release",
     "ShuffledBinomial",

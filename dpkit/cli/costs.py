@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from dpkit.cli.printing import accountant_name, print_accountants, refusals, say
+from dpkit.cli.printing import accountant_name, print_accountants, print_table, refusals, say
 
 if TYPE_CHECKING:
     from accounting import Adjacency, Release
+    from dpkit.cli.claims import Claim
 
 __all__ = ["HOW", "NAMES", "calibrate_command", "check_command", "epsilon_command"]
 
@@ -17,8 +20,8 @@ __all__ = ["HOW", "NAMES", "calibrate_command", "check_command", "epsilon_comman
 NAMES = (
     "ApproxDP", "BestOfPoissonRuns", "BestOfRuns", "DiscreteGaussian", "DiscreteLaplace", "FixedSizeSubsampled",
     "Gaussian", "GeneralizedGaussian", "Laplace", "LocalShuffled", "NoisyMax", "ObjectivePerturbation",
-    "PoissonSubsampled", "PureDP", "RandomizedResponse", "ShuffledBinomial", "TreeAggregation", "UnaryEncoding",
-    "ZCDP", "parallel",
+    "PoissonSubsampled", "PureDP", "RandomAllocated", "RandomizedResponse", "ShuffledBinomial", "TreeAggregation",
+    "UnaryEncoding", "ZCDP", "parallel",
 )  # fmt: skip
 
 HOW = (
@@ -121,10 +124,23 @@ def check_command(
 ) -> None:
     """Say whether a claimed (ε, δ) holds for a description, for which neighbours, and by which accountant.
 
+    A run of DP-SGD may be said in words: there is an answer for each way in which its batches may have been made.
+
     Exit status: 0 if it holds, 1 if it does not or nothing here proves it, 2 if the question means nothing.
 
+    Words hold if they do for the way to make batches that they name, or else for every way.
+
     dpkit check "1000 * PoissonSubsampled(Gaussian(1.1), 0.01)" --epsilon 3 --delta 1e-5
+
+    dpkit check "DP-SGD, noise 1.1, batch 256 of 60,000, 60 epochs, shuffled" --epsilon 3 --delta 1e-5
     """
+    with refusals():
+        from dpkit.cli.claims import read_claim
+
+        claim = read_claim(description)
+    if claim is not None:
+        _check_words(claim, epsilon, delta, adjacency)
+        return
     with refusals():
         from accounting import Budget, UnsupportedRelease, compare
         from accounting import epsilon as least_epsilon
@@ -168,15 +184,52 @@ def check_command(
         raise typer.Exit(1)
 
 
+def _check_words(claim: Claim, epsilon: float, delta: float, adjacency: str | None) -> None:
+    """A table of all ways to make batches; the exit status is that of the way that the claim names, else of all."""
+    with refusals():
+        from accounting import Budget, bound
+        from accounting import epsilon as least_epsilon
+
+        Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency or "replace"))
+        rows, verdicts = [], {}
+        for way in claim.ways():
+            if adjacency not in (None, way.adjacency):
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # the table shows both ends
+                most, least = float(least_epsilon(way.cost, delta)), float(bound(way.least, delta).lower)
+            verdict = "holds" if most <= epsilon else "is false" if least > epsilon else "is not proved"
+            rows.append([way.said, way.adjacency, f"{least:.4g}", f"{most:.4g}", verdict])
+            verdicts[way.sampling, way.adjacency] = verdict
+    say(
+        f"DP-SGD: noise {claim.noise:g} × the clip norm, batches of {claim.batch:,} of {claim.rows:,}, "
+        f"{claim.steps:,} steps. The claim is ({epsilon:g}, {delta:g}), by how batches were made:"
+    )
+    print_table(
+        [("batches", "left"), ("neighbours", "left"), ("ε at least", "right"), ("at most", "right"), ("claim", "left")],
+        rows,
+    )
+    say("Balls in bins: each unit in one batch of every epoch, independently of the others. Shuffled batches of one")
+    say("size are neither that nor Poisson samples, and have no price that is proved but one release for every epoch.")
+    named = {key: verdict for key, verdict in verdicts.items() if claim.sampling in (None, key[0])}
+    if not named:
+        say(f"For {adjacency} nothing is known of {claim.ways()[-1].said}.", style="bold red")
+        raise typer.Exit(1)
+    # the neighbours that are the easiest for each way count, unless some are claimed
+    held = {key[0] for key, verdict in named.items() if verdict == "holds"}
+    if held != {key[0] for key in named}:
+        raise typer.Exit(1)
+
+
 def _swapped(release: Release) -> Release | None:
-    """The same Poisson-subsampled mechanism for neighbours of which one unit is swapped; None if there is none."""
-    from accounting import Gaussian, PoissonSubsampled
+    """The same sampled mechanism for neighbours of which one unit is swapped; None if there is none."""
+    from accounting import Gaussian, PoissonSubsampled, RandomAllocated
     from accounting.releases import Composed, compose
 
     parts = release.parts if isinstance(release, Composed) else ((release, 1),)
     terms = []
     for part, count in parts:
-        if not isinstance(part, PoissonSubsampled) or not isinstance(part.release, Gaussian):
+        if not isinstance(part, PoissonSubsampled | RandomAllocated) or not isinstance(part.release, Gaussian):
             return None
-        terms.append((PoissonSubsampled(part.release, part.rate, adjacency="replace"), count))
+        terms.append((replace(part, adjacency="replace"), count))
     return compose(terms)

@@ -6,7 +6,8 @@ privacy", arXiv:1607.00133, Algorithm 1; Opacus: Yousefpour et al. (2021), arXiv
 
     B_t: each row with probability q = batch/n,    ĝ_t = (1/batch)(Σ_{i∈B_t} clip_C(∇ℓ(θ_t; x_i)) + N(0, (zC)²I)),
 
-and a torch optimizer takes a step along ĝ_t. An empty batch is a step along the noise.
+and a torch optimizer takes a step along ĝ_t. An empty batch is a step along the noise. Batches may be made otherwise,
+by ``sampling``, at another price (:mod:`dpkit.training.batches`).
 
 Privacy. Unit: one row, or with ``groups`` one person, who counts as one row whose gradient is the mean over all of
 that person's. A row's gradient over all parameters is cut to length C, and sums of such gradients are exact: one row
@@ -39,14 +40,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from accounting import (
-    Adjacency,
     Budget,
     BudgetExceeded,
-    Gaussian,
-    PoissonSubsampled,
     Release,
     calibrate,
     epsilon,
@@ -64,9 +62,10 @@ from dpkit.torch.problem import (
     person_means,
     torch_optimizer,
 )
+from dpkit.training.batches import Batches, Sampling, checked_batches
 from dpkit.training.groups import Groups, checked_groups
 from dpkit.training.result import NOTHING, outcome
-from dpkit.training.rows import checked_budget, poisson_sample, public_count
+from dpkit.training.rows import checked_budget, public_count
 from dpkit.training.whole_rows import check_rows
 
 if TYPE_CHECKING:
@@ -89,6 +88,8 @@ def dp_sgd(
     clip: float | None = None,
     epochs: int = 10,
     batch: int | None = None,
+    sampling: Sampling = "poisson",
+    max_batch: int | None = None,
     learning_rate: float = 0.1,
     optimizer: Callable[[list[Any]], torch.optim.Optimizer] | None = None,
     rows_at_once: int = 256,
@@ -98,7 +99,7 @@ def dp_sgd(
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
 ) -> OptimizeResult:
-    """Train a torch module, or a GLM as a linear one, by noisy steps on Poisson samples.
+    """Train a torch module, or a GLM as a linear one, by noisy steps on random batches.
 
     Parameters
     ----------
@@ -122,6 +123,13 @@ def dp_sgd(
         Of ⌈n/batch⌉ steps each.
     batch : int, optional
         The expected number of rows in a batch, at most n; by default √n.
+    sampling : {"poisson", "balls_in_bins", "shuffle"}
+        How batches are made (:mod:`dpkit.training.batches`), which decides what they cost: each row in each batch with
+        one probability, each in one batch of every epoch, or batches of one size from a shuffled order. The last has no
+        amplification that is proved, costs several times the noise, and is for "replace" only.
+    max_batch : int, optional
+        The most rows of a batch, of which larger ones keep so many, drawn evenly; under "replace" only. That a batch
+        would be larger costs δ.
     learning_rate : float
         Of plain SGD, if there is no ``optimizer``.
     optimizer : callable, optional
@@ -147,12 +155,12 @@ def dp_sgd(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.training.result.outcome`: ``x`` are the trainable parameters as one float64 vector (θ for
-        a GLM), ``cost`` what was charged, ``nfev`` the expected number of gradients, which is public. Also ``module``
+        See :func:`dpkit.training.result.outcome`: ``x`` are the trainable parameters as one float64 vector (θ for a
+        GLM), ``cost`` what was charged, ``nfev`` the expected number of gradients, which is public. Also ``module``
         (trained), ``epsilon`` (of the cost at the budget's δ), ``noise_multiplier`` (z) and ``history``, that of
-        Opacus's accountant: the steps that were taken. A ``KeyboardInterrupt``, or a ledger that refuses a later
-        epoch, ends the run: what was trained is returned, with ``success=False``. Without rows ``x`` is the start,
-        at no cost.
+        Opacus's accountant: the steps that were taken, if on Poisson samples. A ``KeyboardInterrupt``, or a ledger that
+        refuses a later epoch, ends the run: what was trained is returned, with ``success=False``. Without rows ``x`` is
+        the start, at no cost.
 
     Raises
     ------
@@ -220,18 +228,20 @@ def dp_sgd(
     if expected > n:
         raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
     problem.try_one_row()
-    steps, rate = math.ceil(n / expected), expected / n
+    steps = math.ceil(n / expected)
+    batches = checked_batches(sampling, n, expected, max_batch, count=units, steps=last * steps, budget=budget)
 
     def epochs_of(count: int) -> Release:
-        return _steps(z, count * steps, rate, budget.adjacency)
+        return batches.price(z, steps=count * steps, adjacency=budget.adjacency)
 
-    z = _noise_multiplier(last * steps, rate, budget)
+    z = _noise_multiplier(last * steps, batches, budget)
     mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
     layers = problem.layers if people is None else None
+    rate = expected / n if sampling == "poisson" else None
     private, history = private_optimizer(inner, problem.parameters, mechanism, batch=expected, rate=rate, layers=layers)
 
-    begun, success = 0, True
-    message = f"{last} epochs of {steps} steps on Poisson samples of {expected} rows in the mean"
+    begun, taken, success = 0, 0, True
+    message = f"{last} epochs of {steps} steps on {batches.said} of {expected} rows in the mean"
     try:
         for epoch in range(1, last + 1):
             begun = epoch
@@ -240,7 +250,7 @@ def dp_sgd(
                 if ledger is not None:
                     row = ledger.spend(
                         epochs_of(1),
-                        label=f"DP-SGD, epoch {epoch} of {last}",
+                        label=f"DP-SGD, epoch {epoch} of {last}, {batches.said}",
                         simulation=randomness.is_simulation(source),
                         plan=epochs_of(last),
                     )
@@ -250,15 +260,15 @@ def dp_sgd(
                 begun, success, message = epoch - 1, False, f"stopped after epoch {epoch - 1}: {refusal}"
                 break
             with _settled(ledger, row):
-                for _ in range(steps):
-                    _step(private, problem, people, rate, held, source)
+                for chosen in batches.epoch(source, units):
+                    _step(private, problem, people, chosen, held)
+                    taken += 1
             if callback is not None:
                 x, spent = released.update(), _epsilon(epochs_of(epoch), budget)
                 callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
     except KeyboardInterrupt:
         success, message = False, f"interrupted in or after epoch {begun} of {last}: what was trained is kept"
     cost = epochs_of(begun)
-    taken = sum(count for _, _, count in history)
     result = outcome(
         released.update(),
         cost,
@@ -275,14 +285,10 @@ def dp_sgd(
     return result
 
 
-def _steps(z: float, count: int, rate: float, adjacency: Adjacency) -> Release:
-    return count * PoissonSubsampled(Gaussian(z, adjacency="add_remove"), rate, adjacency=adjacency)
-
-
 @lru_cache(maxsize=256)
-def _noise_multiplier(count: int, rate: float, budget: Budget) -> float:
+def _noise_multiplier(steps: int, batches: Batches, budget: Budget) -> float:
     """z; remembered, for it takes up to a second, and runs with other seeds or learning rates ask for it again."""
-    return calibrate(lambda z: _steps(z, count, rate, budget.adjacency), budget)
+    return calibrate(lambda z: batches.price(z, steps=steps, adjacency=budget.adjacency), budget)
 
 
 @lru_cache(maxsize=256)
@@ -305,11 +311,8 @@ def _settled(ledger: Ledger | None, row: Row | None) -> Iterator[None]:
             ledger.commit(row, outcome)
 
 
-def _step(
-    private: Any, problem: Problem, people: Groups | None, rate: float, held: int, source: np.random.Generator
-) -> None:
-    """One Poisson sample, some of its rows (or people) at a time, and one noisy step."""
-    chosen = poisson_sample(source, len(problem.rows) if people is None else len(people.sizes), rate)
+def _step(private: Any, problem: Problem, people: Groups | None, chosen: NDArray[np.intp], held: int) -> None:
+    """One batch, some of its rows (or people) at a time, and one noisy step."""
     parts = [chosen[i : i + held] for i in range(0, chosen.size, held)] or [chosen]
     if people is not None:
         parts = people.parts(chosen, held) or [chosen]

@@ -73,7 +73,7 @@ def private_optimizer(
     mechanism: GaussianMechanism,
     *,
     batch: int,
-    rate: float,
+    rate: float | None,
     layers: LinearLayers | None = None,
 ) -> tuple[Any, list[tuple[float, float, int]]]:
     """Opacus's optimizer around ``inner``: ``p.grad_sample`` → clip → sum → noise → divide by ``batch`` → step.
@@ -93,7 +93,7 @@ def private_optimizer(
     batch : int
         The public, expected number of rows.
     rate : float
-        The sampling probability, which the accountant notes.
+        The sampling probability, which the accountant notes; None leaves its history empty, for it knows no other way.
     """
     import torch
     from opacus.accountants import RDPAccountant
@@ -139,7 +139,8 @@ def private_optimizer(
         expected_batch_size=batch,
     )
     accountant = RDPAccountant()
-    private.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=rate))
+    if rate is not None:
+        private.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=rate))
     return private, accountant.history
 
 

@@ -1,13 +1,16 @@
 """``dpkit ledger`` and ``dpkit check``."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 from commands import run
+from tabled import tabled
 
-from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PureDP, calibrate
+from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PoissonSubsampled, PureDP, bound, calibrate, epsilon
+from dpkit.cli.claims import Claim, read_claim
 from dpkit.cli.costs import NAMES
 from dpkit.cli.expression import names
 
@@ -159,6 +162,76 @@ def test_a_claim_that_does_not():
     assert "the description states none" in output
     sampled = "PoissonSubsampled(Gaussian(2), 0.1)"
     run("check", sampled, "--epsilon", 3, "--delta", 1e-5, "--adjacency", "replace", status=2)
+
+
+SAID = "DP-SGD, noise 1.2, batch 100 of 2,000, 4 epochs"
+
+
+@pytest.mark.slow
+def test_a_claim_in_words_is_answered_for_every_way_to_make_batches():
+    output = run("check", f"{SAID}, shuffled", "--epsilon", 3, "--delta", 1e-5, status=1)
+    rows = {(way, kind): verdict for way, kind, verdict in re.findall(ROW, output, re.M)}
+    assert rows == {
+        ("Poisson samples", "add_remove"): "holds",
+        ("Poisson samples", "replace"): "is false",
+        ("balls in bins", "add_remove"): "holds",
+        ("balls in bins", "replace"): "is not proved",
+        ("shuffled batches", "zero_out"): "is not proved",
+        ("shuffled batches", "replace"): "is false",  # which is what Poisson sampling is quoted for
+    }
+    assert "80 steps" in output
+    assert "holds" in run("check", f"{SAID}, Poisson", "--epsilon", 3, "--delta", 1e-5)
+
+
+def test_a_claim_in_words_holds_for_the_way_and_the_neighbours_that_it_names():
+    output = run("check", f"{SAID}, balls in bins", "--epsilon", 3, "--delta", 1e-5, "--adjacency", "add_remove")
+    assert [verdict for _, _, verdict in re.findall(ROW, output, re.M)] == ["holds", "holds"]
+    output = run("check", f"{SAID}, shuffled", "--epsilon", 3, "--delta", 1e-5, "--adjacency", "add_remove", status=1)
+    assert "For add_remove nothing is known of shuffled batches." in output
+    shuffled = read_claim(SAID).ways()[-1]
+    assert (shuffled.sampling, shuffled.adjacency) == ("shuffle", "replace")
+    # less than what shuffled batches cost at least is what Poisson samples cost
+    assert bound(shuffled.least, 1e-5).lower > 1.5 * epsilon(80 * PoissonSubsampled(Gaussian(1.2), 0.05), 1e-5)
+
+
+ROW = r"^ (Poisson samples|balls in bins|shuffled batches) +(\w+) +\S+ +\S+ +(holds|is false|is not proved) *$"
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        ("DP-SGD, noise 1.1, batch 256 of 60,000, 60 epochs, shuffled", Claim(1.1, 256, 60_000, 14_100, "shuffle")),
+        ("noise multiplier of 0.8; batches of 64 from 1000 images, 100 steps", Claim(0.8, 64, 1000, 100)),
+        (
+            "dp-sgd with noise=2, clip norm 1.0 and batch size 50 out of 500 rows for 3 epochs, balls and bins",
+            Claim(2.0, 50, 500, 30, "balls_in_bins"),
+        ),
+        ("noise 1e0, batch 5 of 10, 1 epoch, Poisson-sampled", Claim(1.0, 5, 10, 2, "poisson")),
+        ("1000 * PoissonSubsampled(Gaussian(1.1), 0.01)", None),
+        ("Gaussian(noise_multiplier=1.1)", None),
+    ],
+)
+def test_claims_in_words_mean_what_they_say(text, claim):
+    assert read_claim(text) == claim
+
+
+@tabled(
+    ("text", "message"),
+    [
+        ("noise 1.1, batch 10, 3 epochs", "does not say its batch, and of how many rows"),
+        ("noise 1.1, batch 10 of 100", "a number of epochs, or of steps"),
+        ("noise 1.1, batch 10 of 100, 3 epochs, 4 steps", "a number of epochs, or of steps"),
+        ("noise 1.1, batch 10 of 100, 3 epochs, sorted", "'sorted' is not understood"),
+        ("noise 1.1, batch 10 of 100, 3 epochs, shuffled, Poisson", "in one way"),
+        ("noise 0, batch 10 of 100, 3 epochs", "noise must be positive"),
+        ("noise 1, batch 101 of 100, 3 epochs", "batch must be from 1"),
+        ("noise 1, batch 10 of 100, 2.5 epochs", "must be a whole number"),
+        ("noise 1, batch 10 of 100, 0 epochs", "at least one step"),
+    ],
+)
+def test_other_words_are_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        read_claim(text)
 
 
 def test_help_names_every_description():

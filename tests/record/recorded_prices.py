@@ -35,6 +35,7 @@ CALIBRATED = {
     "lambda z: 1000 * PoissonSubsampled(Gaussian(z), 0.01)": "Budget(1.0, 1e-5, adjacency='add_remove')",
     "lambda z: 300 * PoissonSubsampled(Gaussian(z), 0.02)": "Budget(4.0, 1e-6, adjacency='add_remove')",
     "lambda z: 50 * PoissonSubsampled(Gaussian(z), 0.1, adjacency='replace')": "Budget(4.0, 1e-5)",
+    "lambda z: 20 * RandomAllocated(Gaussian(z), 100)": "Budget(2.0, 1e-6, adjacency='add_remove')",
     "lambda z: 100 * FixedSizeSubsampled(Gaussian(z), 10, 1000)": "Budget(2.0, 1e-5)",
     "lambda z: PureDP(0.2) + 5 * Gaussian(z)": "Budget(1.0, 1e-6)",
     "lambda z: ApproxDP(0.1, 1e-8) + Gaussian(z)": "Budget(1.0, 1e-6)",

@@ -14,12 +14,13 @@ Let n units stand in a public order, in b batches; step t reads batch t mod b, f
 from what the sums release, so momentum and rates change nothing in the price; the factorization is made for them:
 what matters is the noise of Σ η_s m_s. The projection Π is lazy, so that correlated noise cancels in the sum.
 
-Privacy. Unit: one row, or with ``groups`` one person, who counts as one row whose gradient is the mean over all of
-that person's. A unit is in one batch of every epoch: it contributes to ``epochs`` inputs of the stream, exactly b
-steps apart, by at most C each (2C for a replacement), and inputs may depend on earlier sums. The whole run is one
+Privacy. Unit: one row, or with ``groups`` one person, who counts as one row whose gradient is the mean over all of that
+person's. A unit is in one batch of every epoch: it contributes to ``epochs`` inputs of the stream, exactly b steps
+apart, by at most C each (2C for a replacement), and inputs may depend on earlier sums. The whole run is one
 Gaussian(z), z calibrated to the budget, where the sensitivity of all these contributions together is that of the
 factorization (``dpkit.continual``). Order, batches and n are public, so neighbours replace or blank a unit in its
-place: "replace" and "zero_out", never "add_remove", which would shift the order. Sums and noise are exact.
+place: "replace" and "zero_out", never "add_remove", which would shift the order. There is no choice of ``sampling``:
+that a unit comes back exactly b steps later is what the price knows. Sums and noise are exact.
 
 What is released is released after whole :meth:`DPFTRL.advance` calls, an epoch each in :func:`dp_ftrl`.
 

@@ -1,4 +1,4 @@
-"""Noisy mini-batch SGD with Poisson sampling: many cheap steps on random parts of the data.
+"""Noisy mini-batch SGD, by default with Poisson sampling: many cheap steps on random parts of the data.
 
 For large n, where a full pass per step is too slow. Sources: Bassily, Feldman, Guha Thakurta & Talwar (2019), "Private
 stochastic convex optimization with optimal rates", arXiv:1908.09970, Algorithm 1; Bassily, Feldman, Guzmán & Talwar
@@ -12,7 +12,8 @@ which is what is priced, for a swap where the budget counts swaps:
 Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of that person's rows. Gradients are
 clipped to L = ``objective.clip`` in ℓ₂, so one row moves a sum by at most L when it comes or goes; the noise is
 Gaussian of z·L. The run costs T × PoissonSubsampled(Gaussian(z), q), under add_remove or for a swap, whichever the
-budget counts (``accounting.amplification.subsampling`` has the proofs). n is public: the number of rows under
+budget counts (``accounting.amplification.subsampling`` has the proofs). Batches made otherwise have other prices, by
+whole epochs of ⌈n/batch⌉ steps (:mod:`dpkit.training.batches`). n is public: the number of rows under
 replace, the caller's ``public_rows`` under add_remove. Sums are exact
 (:class:`dpkit.training.whole_rows.UnitRows`), and so is the noise.
 
@@ -26,27 +27,28 @@ Cost per step: batch gradients and one projection.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Gaussian, PoissonSubsampled, Release, calibrate
+from accounting import Budget, Release, calibrate
 from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charged
 from dpkit.models.losses import GLM
+from dpkit.training.batches import Batches, Sampling, checked_batches
 from dpkit.training.groups import checked_groups, gradient_sums
 from dpkit.training.result import NOTHING, outcome
 from dpkit.training.rows import (
     checked_budget,
     checked_data,
     checked_start,
-    poisson_sample,
     public_count,
 )
 
@@ -67,6 +69,8 @@ def noisy_sgd(
     budget: Budget,
     steps: int | None = 1000,
     batch: int | None = None,
+    sampling: Sampling = "poisson",
+    max_batch: int | None = None,
     step_scale: float = 1.0,
     public_rows: int | None = None,
     groups: ArrayLike | None = None,
@@ -75,7 +79,7 @@ def noisy_sgd(
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
 ) -> OptimizeResult:
-    """Minimise the mean loss over a convex set by T noisy steps on Poisson samples.
+    """Minimise the mean loss over a convex set by T noisy steps on random batches.
 
     Parameters
     ----------
@@ -91,6 +95,13 @@ def noisy_sgd(
         T. None takes that of the module's text.
     batch : int, optional
         The expected number of rows in a batch, at most n; by default √n, or m if ``steps`` is None.
+    sampling : {"poisson", "balls_in_bins", "shuffle"}
+        How batches are made (:mod:`dpkit.training.batches`), which decides what they cost: each row in each batch with
+        one probability, each in one batch of every epoch, or batches of one size from a shuffled order. The last has no
+        amplification that is proved, costs several times the noise, and is for "replace" only.
+    max_batch : int, optional
+        The most rows of a batch, of which larger ones keep so many, drawn evenly; under "replace" only. That a batch
+        would be larger costs δ.
     step_scale : float
         Multiplies η = D/√(T(L² + dσ²)), with σ the noise in each coordinate of a step's mean gradient.
     public_rows : int, optional
@@ -149,20 +160,18 @@ def noisy_sgd(
         return outcome(theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
     if expected > n:
         raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
-    rate = expected / n
-
-    z, cost = _calibrated(budget, T, rate)
+    batches = checked_batches(sampling, n, expected, max_batch, count=sums.units, steps=T, budget=budget)
+    z, cost = _calibrated(budget, T, batches)
     noisy = GaussianMechanism(
         noise_multiplier=z, sensitivity=sums.sensitivity("add_remove"), adjacency="add_remove", rng=source
     )
     sigma = z * sums.clip / expected
     eta = scale * constraint.diameter() / math.sqrt(T * (sums.clip**2 + d * sigma**2))
 
-    with charged(ledger, cost, "noisy SGD", source):
+    with charged(ledger, cost, f"noisy SGD, {batches.said}", source):
         mean = np.zeros(d)
-        for _ in range(T):
+        for chosen in islice(_endless(batches, source, sums.units), T):
             mean += theta / T
-            chosen = poisson_sample(source, sums.units, rate)
             theta = constraint.project(theta - eta * noisy.release(sums.at(theta, chosen)) / expected)
             if callback is not None:
                 callback(theta.copy())
@@ -172,7 +181,7 @@ def noisy_sgd(
             nit=T,
             # the expected number: the realised one would tell what the samples were, which the cost counts as hidden
             nfev=T * expected,
-            message=f"{T} steps on Poisson samples of {expected} rows in the mean",
+            message=f"{T} steps on {batches.said} of {expected} rows in the mean",
             clipped=sums.clipped,
         )
 
@@ -184,12 +193,17 @@ def _schedule(n: int, d: int, budget: Budget) -> tuple[int, int]:
     return T, max(1, min(n, round(n * math.sqrt(budget.epsilon / (4.0 * T)))))
 
 
+def _endless(batches: Batches, source: np.random.Generator, units: int) -> Iterator[NDArray[np.intp]]:
+    while True:
+        yield from batches.epoch(source, units)
+
+
 @lru_cache(maxsize=64)
-def _calibrated(budget: Budget, steps: int, rate: float) -> tuple[float, Release]:
+def _calibrated(budget: Budget, steps: int, batches: Batches) -> tuple[float, Release]:
     """z and what the run costs; kept, for it takes a second, and a search for a clip norm asks for the same."""
 
     def run(z: float) -> Release:
-        return steps * PoissonSubsampled(Gaussian(z), rate, adjacency=budget.adjacency)
+        return batches.price(z, steps=steps, adjacency=budget.adjacency)
 
     z = calibrate(run, budget)
     return z, run(z)

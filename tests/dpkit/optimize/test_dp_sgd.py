@@ -25,6 +25,7 @@ from accounting import (
     Gaussian,
     Ledger,
     PoissonSubsampled,
+    RandomAllocated,
     audit,
     calibrate,
     epsilon,
@@ -109,7 +110,7 @@ def test_every_epoch_is_reserved_and_the_sum_is_the_accountants_history(model):
     ledger = Ledger(BUDGET)
     fit = train(model, ledger=ledger)
     assert [row.outcome for row in ledger.rows()] == ["released"] * 3
-    assert [row.label for row in ledger.rows()] == [f"DP-SGD, epoch {k} of 3" for k in (1, 2, 3)]
+    assert [row.label for row in ledger.rows()] == [f"DP-SGD, epoch {k} of 3, Poisson samples" for k in (1, 2, 3)]
     assert ledger.total == fit.cost == fit.release == from_opacus(fit.history)
     # ⌈40/6⌉ = 7 steps an epoch
     assert fit.cost == 21 * PoissonSubsampled(Gaussian(fit.noise_multiplier, adjacency="add_remove"), 6 / 40)
@@ -461,6 +462,39 @@ def test_batches_are_poisson_samples():
     # two rows of a sample, and a row in two of them
     for pairs in (members[:, 0] + 2 * members[:, 1], members[:-1, 0] + 2 * members[1:, 0]):
         assert fits(pairs, range(4), [(1 - q) ** 2, q * (1 - q), q * (1 - q), q * q])
+
+
+@pytest.mark.usefixtures("noiseless")
+@pytest.mark.parametrize(("sampling", "cap"), [("balls_in_bins", None), ("balls_in_bins", 18), ("shuffle", None)])
+def test_batches_are_made_as_they_are_asked_for(sampling, cap):
+    seen = []
+    known = {"batch": 10, "epochs": 20, "learning_rate": 10.0, "budget": Budget(4.0, 1e-5), "sampling": sampling}
+    if cap is not None:
+        known |= {"max_batch": cap, "budget": Budget(4.0, 0.9)}
+    fit = train(CONSTANT, np.eye(40), np.zeros(40), optimizer=partial(_Recording, seen=seen), **known)
+    members = np.rint(-10 * np.array(seen)).astype(int).reshape(20, 4, 40)
+    if cap is None:
+        assert np.all(members.sum(axis=1) == 1)
+    sizes = members.sum(axis=2)
+    assert set(np.unique(sizes)) == {10} if sampling == "shuffle" else 10 < sizes.max() <= (cap or 40)
+    assert (fit.nit, fit.history) == (80, [])
+
+
+def test_the_ledger_names_how_batches_are_made_and_what_that_costs():
+    swaps = Budget(4.0, 1e-5)
+    for budget, sampling, said in (
+        (BUDGET, "balls_in_bins", "balls in bins"),
+        (swaps, "shuffle", "shuffled batches"),
+    ):
+        ledger = Ledger(budget)
+        fit = train(budget=budget, ledger=ledger, epochs=2, batch=10, sampling=sampling)
+        z = fit.noise_multiplier
+        assert [row.label for row in ledger.rows()] == [f"DP-SGD, epoch {k} of 2, {said}" for k in (1, 2)]
+        one = RandomAllocated(Gaussian(z, adjacency="add_remove"), 4)
+        assert ledger.total == fit.cost == 2 * (Gaussian(z / 2, adjacency="replace") if sampling == "shuffle" else one)
+        assert 0.999 * budget.epsilon < fit.epsilon <= budget.epsilon
+    with pytest.raises(ValueError, match="take 'balls_in_bins' or a budget by 'replace'"):
+        train(sampling="shuffle")
 
 
 class _Recording(torch.optim.SGD):
