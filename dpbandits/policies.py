@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dpbandits.private.shuffle_person_glm import ShufflePersonGLM
     from dpbandits.private.standing_private_glm import StandingPrivateGLM
     from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL
+    from dpbandits.reference.heavy_tails.bmm import BMM
+    from dpbandits.reference.heavy_tails.btc import BTC
     from dpbandits.reference.heavy_tails.crmm import CRMM
     from dpbandits.reference.heavy_tails.crt import CRT
     from dpbandits.reference.heavy_tails.crtm import CRTM
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from dpbandits.reference.light_tails.oful import OFUL
     from dpbandits.reference.light_tails.oful_log_r import OFULogR
     from dpbandits.reference.light_tails.oful_mlogb import OFULMLogB
+    from dpbandits.reference.light_tails.ol2m import OL2M
     from dpbandits.reference.light_tails.rs_glincb import RSGLinCB
     from dpbandits.reference.simple.disjoint_lin_ucb import DisjointLinUCB
     from dpbandits.reference.simple.disjoint_thompson import DisjointThompson
@@ -96,11 +99,16 @@ __all__ = [
     "ShufflePersonGLM",
     "StandingPrivateGLM",
     "Uniform",
+    "BMM",
+    "BTC",
+    "OL2M",
 ]
 
 _HOMES = {
     "AdaOFUECOLog": "dpbandits.reference.light_tails.ada_ofu_ecolog",
     "AdaOFUL": "dpbandits.reference.heavy_tails.ada_oful",
+    "BMM": "dpbandits.reference.heavy_tails.bmm",
+    "BTC": "dpbandits.reference.heavy_tails.btc",
     "CRMM": "dpbandits.reference.heavy_tails.crmm",
     "CRT": "dpbandits.reference.heavy_tails.crt",
     "CRTM": "dpbandits.reference.heavy_tails.crtm",
@@ -128,6 +136,7 @@ _HOMES = {
     "OFUL": "dpbandits.reference.light_tails.oful",
     "OFULogR": "dpbandits.reference.light_tails.oful_log_r",
     "OFULMLogB": "dpbandits.reference.light_tails.oful_mlogb",
+    "OL2M": "dpbandits.reference.light_tails.ol2m",
     "OnePassPrivateGLM": "dpbandits.private.one_pass_private_glm",
     "PersonPrivateGLM": "dpbandits.private.person_private_glm",
     "PrivateArms": "dpbandits.private.private_arms",

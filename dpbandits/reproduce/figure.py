@@ -135,7 +135,7 @@ class Figure:
     quick : Quick
         The short form.
     seeds : int
-        Runs per line, as published.
+        Runs per line, but for those of lines with fewer ``seeds`` of their own. (The papers have 10.)
     axis : {"time", "epsilon"}
         What regret is drawn against.
     seconds : bool
@@ -146,7 +146,7 @@ class Figure:
     panels: tuple[Panel, ...]
     note: str
     quick: Quick
-    seeds: int = 10
+    seeds: int = 30
     axis: Literal["time", "epsilon"] = "time"
     seconds: bool = True
 

@@ -39,7 +39,7 @@ _linear = partial(Linear, 2, arms=50, arm_law="fixed_cube")
 _PUBLIC_CODE = {"uniform": Found(15_533), "OFUL": Found(141, 0.5), "HEAVY-OFUL": Found(649, 40)}
 
 
-def _lines(tail: float, noise_scale: float, *, S: float = 1.0, slow_seeds: int | None = None) -> tuple[Line, ...]:
+def _lines(tail: float, noise_scale: float, *, S: float = 1.0, slow_seeds: int = 10) -> tuple[Line, ...]:
     """The policies that section 6 compares; and, not drawn, those that only sections 1 and 2 do.
 
     The robust ones are told ε = ``tail`` and ν = ``noise_scale``. HEAVY-OFUL, TOFU and AdaOFUL, which go over the whole
@@ -51,6 +51,7 @@ def _lines(tail: float, noise_scale: float, *, S: float = 1.0, slow_seeds: int |
         Line("uniform", "Uniform", drawn=False),
         Line("Hvt-UCB", "HvtUCB", told),
         Line("Hvt-UCB, wider", "HvtUCB", told | {"radius_scale": 0.1}, drawn=False),
+        Line("Hvt-UCB, published", "HvtUCB", told | {"parameters": "published"}),
         Line("Hvt-UCB, theory", "HvtUCB", told | {"parameters": "theory"}, drawn=False),
         Line("HEAVY-OFUL", "HeavyOFUL", told, seeds=slow_seeds),
         Line("CRTM", "CRTM", told),

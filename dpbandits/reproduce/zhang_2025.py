@@ -59,17 +59,18 @@ def _lines(link: str, S: float) -> list[Line]:
     lines = [
         Line("uniform", "Uniform", drawn=False),
         Line("GLB-OMD", "GLBOMD", model),
+        Line("GLB-OMD, published", "GLBOMD", model | {"parameters": "published"}),
         Line("GLB-OMD, theory", "GLBOMD", model | {"parameters": "theory"}, drawn=False),
         Line("RS-GLinCB", "RSGLinCB", model),
         Line("RS-GLinCB, its authors' scale", "RSGLinCB", model | {"radius_scale": 4.0}, drawn=False),
         Line("GLOC", "GLOC", model),
         Line("GLM-UCB", "GLMUCB", model),
-        Line("OFUGLB", "OFUGLB", model, seeds=2),
+        Line("OFUGLB", "OFUGLB", model, seeds=5),
     ]
     if link == "logistic":
-        lines[3:3] = [Line("ECOLog", "ECOLog", model)]
+        lines[4:4] = [Line("ECOLog", "ECOLog", model)]
         lines += [
-            Line("OFULog-r", "OFULogR", model, seeds=2),
+            Line("OFULog-r", "OFULogR", model, seeds=3),
             Line("ada-OFU-ECOLog", "AdaOFUECOLog", model, drawn=False),
             Line("OFUL-MLogB", "OFULMLogB", model, drawn=False),
         ]
