@@ -59,6 +59,7 @@ def _lines(tail: float, noise_scale: float, *, S: float = 1.0, slow_seeds: int =
         Line("OFUL", "OFUL", bound),
         Line("MENU", "MENU", told, drawn=False),
         Line("TOFU", "TOFU", told, seeds=slow_seeds, drawn=False),
+        Line("BMM", "BMM", told, drawn=False),
         Line("CRT", "CRT", told, drawn=False),
         Line("MoM", "MoM", told, drawn=False),
         # for noise with a variance: it is not told ε

@@ -71,6 +71,7 @@ def _lines(link: str, S: float) -> list[Line]:
         lines[4:4] = [Line("ECOLog", "ECOLog", model)]
         lines += [
             Line("OFULog-r", "OFULogR", model, seeds=3),
+            Line("OL2M", "OL2M", model, drawn=False),
             Line("ada-OFU-ECOLog", "AdaOFUECOLog", model, drawn=False),
             Line("OFUL-MLogB", "OFULMLogB", model, drawn=False),
         ]

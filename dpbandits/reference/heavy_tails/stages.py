@@ -45,7 +45,7 @@ def sieved(estimates: Callable[[int], tuple[Array, Array]], arms: int, horizon: 
     --------
     >>> means, widths = np.array([0.9, 0.1, 0.8]), np.array([0.3, 0.4, 0.1])
     >>> scores, stage = sieved(lambda s: (means, widths / s**2), arms=3, horizon=100)
-    >>> scores.argmax(), stage
+    >>> int(scores.argmax()), stage
     (0, 0)
     """
     left = np.ones(arms, dtype=np.bool_)
