@@ -29,7 +29,7 @@ from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policy.protocol import Policy
 from dpkit.models.links import Link
 
-__all__ = ["Figure", "Found", "Line", "Panel", "Quick", "Row", "beside", "play", "rows", "shortened"]
+__all__ = ["Claim", "Figure", "Found", "Line", "Panel", "Quick", "Row", "beside", "play", "rows", "shortened"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,33 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A paper's comparison of two of its lines.
+
+    Attributes
+    ----------
+    said : str
+        What the paper says, in a clause that stands after "the paper:".
+    line, other : str
+        Names of lines; the claim is about the ratio of the first to the second.
+    at_most, at_least : float, optional
+        What the ratio must be for the claim to be reached. Where the paper has a word ("comparable") and no number, the
+        bound is ours.
+    measure : {"regret", "seconds"}
+    panels : tuple of str
+        Titles of the panels that it is about; by default all that have both lines.
+    """
+
+    said: str
+    line: str
+    other: str
+    at_most: float = math.inf
+    at_least: float = 0.0
+    measure: Literal["regret", "seconds"] = "regret"
+    panels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Quick:
     """The short form: so many rounds and seeds, without some of the lines."""
 
@@ -132,6 +159,10 @@ class Figure:
         Its parts.
     note : str
         What a reader must know: where the published values come from, and what is different here.
+    claims : tuple of Claim
+        What the paper says in words of its curves, or a table does in numbers, to be held against what was found.
+    rival : str
+        The line of the paper's own algorithm: which others do better is said.
     quick : Quick
         The short form.
     seeds : int
@@ -149,15 +180,22 @@ class Figure:
     seeds: int = 30
     axis: Literal["time", "epsilon"] = "time"
     seconds: bool = True
+    claims: tuple[Claim, ...] = ()
+    rival: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: of which panel, what was played, and its row of :meth:`dpbandits.Results.table`."""
+    """One line of the table: of which panel, what was played, and its row of :meth:`dpbandits.Results.table`.
+
+    ``regrets`` are those of the runs, by seed: the policies of a panel play the same episodes, so that they can be
+    compared seed by seed.
+    """
 
     panel: str
     line: Line
     found: Mapping[str, Any]
+    regrets: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def private(self) -> bool:
@@ -272,5 +310,7 @@ def rows(figure: Figure, played: Sequence[Results]) -> list[Row]:
     found = []
     for panel, results in zip(figure.panels, played, strict=False):
         lines = {line.name: line for line in panel.lines}
-        found += [Row(panel.title, lines[row["policy"]], row) for row in results.table()]
+        for row in results.table():
+            regrets = {run.seed: float(run.regret[-1]) for run in results.runs_of(row["policy"])}
+            found.append(Row(panel.title, lines[row["policy"]], row, regrets))
     return found

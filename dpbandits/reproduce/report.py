@@ -16,9 +16,10 @@ import numpy as np
 from dpbandits._extras import need
 from dpbandits.lab.simulation.results import Results, with_error
 from dpbandits.lab.simulation.runs import Run
+from dpbandits.reproduce.confront import confronted
 from dpbandits.reproduce.figure import Figure, Panel, Row
 
-__all__ = ["picture", "to_csv", "to_markdown"]
+__all__ = ["picture", "tables", "to_csv", "to_markdown"]
 
 _SIMULATION = (
     "*simulation*: the noise came from a seeded generator, so that runs can be repeated; nothing here is a private "
@@ -64,13 +65,25 @@ def to_markdown(figure: Figure, table: Sequence[Row], whole: Figure) -> str:
     whole : Figure
         The figure in full, to say what was shortened.
     """
-    parts = [f"## {figure.title}", figure.note]
     cuts = _cuts(figure, whole)
+    # what a paper says of its rounds cannot be held against fewer
+    parts = [f"## {figure.title}", "" if cuts else confronted(figure, table), figure.note]
     if cuts:
         parts.append(f"**Shortened:** {'; '.join(cuts)}. What is quoted beside it is for the full figure.")
     parts.append("Regret: mean ± standard error over the seeds; s/run: seconds in the policy, for all rounds together.")
     if any(row.simulation for row in table):
         parts.append(_SIMULATION)
+    parts += tables(table)
+    planned = [line for panel in figure.panels for line in panel.lines]
+    expected = sum(min(figure.seeds, line.seeds or figure.seeds) for line in planned)
+    done = sum(row.found["seeds"] for row in table)
+    if done < expected:
+        parts.append(f"**INCOMPLETE:** {done} of {expected} runs.")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def tables(table: Sequence[Row]) -> Iterator[str]:
+    """The tables alone, one for each panel."""
     for panel, group in groupby(table, lambda row: row.panel):
         shown = list(group)
         cells = {head: [cell(row) for row in shown] for head, cell in _COLUMNS.items()}
@@ -78,13 +91,7 @@ def to_markdown(figure: Figure, table: Sequence[Row], whole: Figure) -> str:
         lines = [f"### {panel}, T = {shown[0].found['rounds']:,}", "", f"| {' | '.join(heads)} |"]
         lines.append("|" + "|".join("---:" if head.endswith(_NUMBERS) else "---" for head in heads) + "|")
         lines += [f"| {' | '.join(line)} |" for line in zip(*(cells[head] for head in heads), strict=True)]
-        parts.append("\n".join(lines))
-    planned = [line for panel in figure.panels for line in panel.lines]
-    expected = sum(min(figure.seeds, line.seeds or figure.seeds) for line in planned)
-    done = sum(row.found["seeds"] for row in table)
-    if done < expected:
-        parts.append(f"**INCOMPLETE:** {done} of {expected} runs.")
-    return "\n\n".join(part for part in parts if part) + "\n"
+        yield "\n".join(lines)
 
 
 def _cuts(figure: Figure, whole: Figure) -> list[str]:

@@ -21,7 +21,7 @@ from dpbandits.reproduce import FIGURES, load
 from dpbandits.reproduce.figure import Figure, Line, Panel, Quick, play, rows, shortened
 from dpbandits.reproduce.report import to_markdown
 from dpbandits.reproduce.wang_2025 import WithConstant
-from dpbandits.reproduce.zhang_2025 import CreditGroups
+from dpbandits.reproduce.groups import CreditGroups
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_every_figure_runs(call, tmp_path, monkeypatch, name):
     assert written in result.output
     assert f"## {figure.title}\n" in written
     assert "**Shortened:** T = 20 instead of" in written
-    assert "; 1 seed instead of 10" in written
+    assert "; 1 seed instead of 30" in written
     assert "INCOMPLETE" not in written
     kept = {line.name for panel in figure.panels for line in panel.lines} - set(figure.quick.without)
     with (tmp_path / "made" / f"{name}.csv").open() as file:

@@ -1,0 +1,117 @@
+"""What a paper says beside what was found: claim by claim, with both numbers, what is not reached first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dpbandits.reproduce.figure import Claim, Figure, Row
+
+__all__ = ["confronted", "paired"]
+
+# a printed regret that ours is more than so many times above, or below, is told
+_ABOVE, _BELOW = 1.15, 0.5
+
+
+def paired(row: Row, other: Row) -> tuple[float, float, int]:
+    """The difference of regrets on the seeds that both have played: mean, half of its 95 % interval, and their number.
+
+    Student's t, so that the interval is NaN for a single seed.
+    """
+    from scipy.special import stdtrit
+
+    seeds = sorted(row.regrets.keys() & other.regrets.keys())
+    differences = np.array([row.regrets[seed] - other.regrets[seed] for seed in seeds])
+    if len(seeds) < 2:
+        return float(differences.mean()) if len(seeds) else math.nan, math.nan, len(seeds)
+    half = stdtrit(len(seeds) - 1, 0.975) * differences.std(ddof=1) / math.sqrt(len(seeds))
+    return float(differences.mean()), float(half), len(seeds)
+
+
+def confronted(figure: Figure, table: Sequence[Row]) -> str:
+    """A list of what is not reached, what is printed and far from what was found, who beats the paper's own, and what
+    is reached; empty where the paper says nothing that is compared here.
+
+    Parameters
+    ----------
+    figure : Figure
+    table : sequence of Row
+        What was found.
+    """
+    missed: list[str] = []
+    reached: list[str] = []
+    for claim in figure.claims:
+        found = [one for one in _pairs(claim, table) if one is not None]
+        if found:
+            holds = all(ok for ok, _ in found)
+            (reached if holds else missed).append(
+                f"- **{'Reached' if holds else 'Not reached'}:** the paper: {claim.said}. "
+                f"Here {'; '.join(words for _, words in found)}."
+            )
+    return "\n".join([*missed, *_printed(table), *_ahead(figure, table), *reached])
+
+
+def _pairs(claim: Claim, table: Sequence[Row]) -> Iterator[tuple[bool, str] | None]:
+    """Whether the claim holds, and the numbers, panel by panel."""
+    rows = {(row.panel, row.line.name): row for row in table}
+    several = len({row.panel for row in table}) > 1
+    for panel in dict.fromkeys(row.panel for row in table):
+        row, other = rows.get((panel, claim.line)), rows.get((panel, claim.other))
+        if row is None or other is None or (claim.panels and panel not in claim.panels):
+            continue
+        if claim.measure == "seconds":
+            a, b, unit = row.seconds, other.seconds, " s"
+        else:
+            a, b, unit = row.found["regret"], other.found["regret"], ""
+        words = f"{claim.line} {_number(a)}{unit}, {claim.other} {_number(b)}{unit}, a ratio of {a / b:.2g}"
+        if claim.measure == "regret":
+            words += _interval(row, other)
+        code = other.line.public_code.regret if claim.measure == "regret" else other.line.public_code.seconds
+        if code is not None:
+            words += f" (public code of {claim.other}: {_number(code)}{unit})"
+        yield claim.at_least <= a / b <= claim.at_most, f"{panel}: {words}" if several else words
+
+
+def _interval(row: Row, other: Row) -> str:
+    mean, half, seeds = paired(row, other)
+    return f" (difference {mean:+,.0f} ± {half:,.0f}, 95 %, {seeds} seeds)" if seeds > 1 else ""
+
+
+def _printed(table: Sequence[Row]) -> Iterator[str]:
+    """Printed regrets that are far from ours."""
+    for head, low, high in (
+        ("Above what is printed", _ABOVE, math.inf),
+        ("Less than half of what is printed", 0.0, _BELOW),
+    ):
+        found: dict[str, list[str]] = {}
+        for row in table:
+            printed = row.line.published.regret
+            if printed is not None and low < row.found["regret"] / printed < high:
+                words = f"{row.line.name} {_number(row.found['regret'])} for {_number(printed)}"
+                found.setdefault(row.panel, []).append(words)
+        if found:
+            panels = "; ".join(f"{panel}: {', '.join(lines)}" for panel, lines in found.items())
+            yield f"- **{head}:** {panels}."
+
+
+def _ahead(figure: Figure, table: Sequence[Row]) -> Iterator[str]:
+    """Lines with less regret than the paper's own algorithm, by intervals that exclude 0."""
+    rows = {(row.panel, row.line.name): row for row in table}
+    found = []
+    for row in table:
+        own = rows.get((row.panel, figure.rival))
+        if own is None or own is row:
+            continue
+        mean, half, seeds = paired(row, own)
+        if seeds > 1 and mean < 0.0:
+            words = f"{row.line.name} {_number(row.found['regret'])} for {_number(own.found['regret'])}"
+            sure = "" if mean + half < 0.0 else ", not significant"
+            found.append(f"{row.panel}: {words} ({mean:+,.0f} ± {half:,.0f}, 95 %, {seeds} seeds{sure})")
+    if found:
+        yield f"- **Ahead of {figure.rival}:** {'; '.join(found)}."
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
