@@ -19,9 +19,9 @@ from dpbandits.lab.environments import Linear
 from dpbandits.lab.simulation.results import Results
 from dpbandits.reproduce import FIGURES, load
 from dpbandits.reproduce.figure import Figure, Line, Panel, Quick, play, rows, shortened
+from dpbandits.reproduce.groups import CreditGroups
 from dpbandits.reproduce.report import to_markdown
 from dpbandits.reproduce.wang_2025 import WithConstant
-from dpbandits.reproduce.groups import CreditGroups
 
 
 @pytest.fixture

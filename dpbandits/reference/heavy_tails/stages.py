@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import count
 
 import numpy as np
 
@@ -49,7 +50,8 @@ def sieved(estimates: Callable[[int], tuple[Array, Array]], arms: int, horizon: 
     (0, 0)
     """
     left = np.ones(arms, dtype=np.bool_)
-    for stage in range(1, stages(horizon) + 1):
+    # ends at the latest in stage ``stages(horizon)``, where 2^{−s} is at most 1/√T
+    for stage in count(1):
         means, widths = estimates(stage)
         upper = means + widths
         if (widths[left] <= 1.0 / math.sqrt(horizon)).all():
@@ -58,4 +60,4 @@ def sieved(estimates: Callable[[int], tuple[Array, Array]], arms: int, horizon: 
         if wide.any():
             return wide.astype(np.float64), stage  # the first of them
         left &= upper >= upper[left].max() - 2.0 ** (1 - stage)
-    return np.where(left, upper, upper[left].min() - 1.0), EXPLOITS
+    raise AssertionError("unreachable")
