@@ -64,7 +64,7 @@ def _pairs(claim: Claim, table: Sequence[Row]) -> Iterator[tuple[bool, str] | No
         if claim.measure == "seconds":
             a, b, unit = row.seconds, other.seconds, " s"
         else:
-            a, b, unit = row.found["regret"], other.found["regret"], ""
+            (a, b), unit = _means(row, other), ""
         words = f"{claim.line} {_number(a)}{unit}, {claim.other} {_number(b)}{unit}, a ratio of {a / b:.2g}"
         if claim.measure == "regret":
             words += _interval(row, other)
@@ -72,6 +72,14 @@ def _pairs(claim: Claim, table: Sequence[Row]) -> Iterator[tuple[bool, str] | No
         if code is not None:
             words += f" (public code of {claim.other}: {_number(code)}{unit})"
         yield claim.at_least <= a / b <= claim.at_most, f"{panel}: {words}" if several else words
+
+
+def _means(row: Row, other: Row) -> tuple[float, float]:
+    """The mean regrets of two lines on the seeds that both have played, where the runs are known."""
+    seeds = row.regrets.keys() & other.regrets.keys()
+    if not seeds:
+        return row.found["regret"], other.found["regret"]
+    return tuple(float(np.mean([one.regrets[seed] for seed in seeds])) for one in (row, other))  # type: ignore[return-value]
 
 
 def _interval(row: Row, other: Row) -> str:
@@ -106,9 +114,11 @@ def _ahead(figure: Figure, table: Sequence[Row]) -> Iterator[str]:
             continue
         mean, half, seeds = paired(row, own)
         if seeds > 1 and mean < 0.0:
-            words = f"{row.line.name} {_number(row.found['regret'])} for {_number(own.found['regret'])}"
+            a, b = _means(row, own)
+            words = f"{row.line.name} {_number(a)} for {_number(b)}"
             sure = "" if mean + half < 0.0 else ", not significant"
-            found.append(f"{row.panel}: {words} ({mean:+,.0f} ± {half:,.0f}, 95 %, {seeds} seeds{sure})")
+            where = f"{row.panel}: " if len({one.panel for one in table}) > 1 else ""
+            found.append(f"{where}{words} ({mean:+,.0f} ± {half:,.0f}, 95 %, {seeds} seeds{sure})")
     if found:
         yield f"- **Ahead of {figure.rival}:** {'; '.join(found)}."
 
