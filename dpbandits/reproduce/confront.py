@@ -43,20 +43,26 @@ def confronted(figure: Figure, table: Sequence[Row]) -> str:
     missed: list[str] = []
     reached: list[str] = []
     for claim in figure.claims:
-        found = [one for one in _pairs(claim, table) if one is not None]
+        found = list(_pairs(claim, table))
         if found:
-            holds = all(ok for ok, _ in found)
-            (reached if holds else missed).append(
-                f"- **{'Reached' if holds else 'Not reached'}:** the paper: {claim.said}. "
-                f"Here {'; '.join(words for _, words in found)}."
-            )
+            holds = all(ok for ok, _, _ in found)
+            head = f"**{'Reached' if holds else 'Not reached'}:** the paper: {claim.said}. Here "
+            (reached if holds else missed).append(_item(head, [(panel, words) for _, panel, words in found], table))
     return "\n".join([*missed, *_printed(table), *_ahead(figure, table), *reached])
 
 
-def _pairs(claim: Claim, table: Sequence[Row]) -> Iterator[tuple[bool, str] | None]:
-    """Whether the claim holds, and the numbers, panel by panel."""
+def _item(head: str, found: Sequence[tuple[str, str]], table: Sequence[Row]) -> str:
+    """An item of the list; what was found in several panels is a list of its own."""
+    if len({row.panel for row in table}) == 1:
+        return f"- {head}{'; '.join(words for _, words in found)}."
+    panels = dict.fromkeys(panel for panel, _ in found)
+    inner = [f"{panel}: {'; '.join(words for where, words in found if where == panel)}" for panel in panels]
+    return "\n".join([f"- {head.rstrip()}", *(f"    - {words}" for words in inner)])
+
+
+def _pairs(claim: Claim, table: Sequence[Row]) -> Iterator[tuple[bool, str, str]]:
+    """Panel by panel, whether the claim holds, and the numbers."""
     rows = {(row.panel, row.line.name): row for row in table}
-    several = len({row.panel for row in table}) > 1
     for panel in dict.fromkeys(row.panel for row in table):
         row, other = rows.get((panel, claim.line)), rows.get((panel, claim.other))
         if row is None or other is None or (claim.panels and panel not in claim.panels):
@@ -71,7 +77,7 @@ def _pairs(claim: Claim, table: Sequence[Row]) -> Iterator[tuple[bool, str] | No
         code = other.line.public_code.regret if claim.measure == "regret" else other.line.public_code.seconds
         if code is not None:
             words += f" (public code of {claim.other}: {_number(code)}{unit})"
-        yield claim.at_least <= a / b <= claim.at_most, f"{panel}: {words}" if several else words
+        yield claim.at_least <= a / b <= claim.at_most, panel, words
 
 
 def _means(row: Row, other: Row) -> tuple[float, float]:
@@ -93,34 +99,31 @@ def _printed(table: Sequence[Row]) -> Iterator[str]:
         ("Above what is printed", _ABOVE, math.inf),
         ("Less than half of what is printed", 0.0, _BELOW),
     ):
-        found: dict[str, list[str]] = {}
+        found = []
         for row in table:
             printed = row.line.published.regret
             if printed is not None and low < row.found["regret"] / printed < high:
-                words = f"{row.line.name} {_number(row.found['regret'])} for {_number(printed)}"
-                found.setdefault(row.panel, []).append(words)
+                found.append((row.panel, f"{row.line.name} {_number(row.found['regret'])} for {_number(printed)}"))
         if found:
-            panels = "; ".join(f"{panel}: {', '.join(lines)}" for panel, lines in found.items())
-            yield f"- **{head}:** {panels}."
+            yield _item(f"**{head}:** ", found, table)
 
 
 def _ahead(figure: Figure, table: Sequence[Row]) -> Iterator[str]:
-    """Lines with less regret than the paper's own algorithm, by intervals that exclude 0."""
+    """Lines with less regret than the paper's own algorithm."""
     rows = {(row.panel, row.line.name): row for row in table}
     found = []
     for row in table:
         own = rows.get((row.panel, figure.rival))
         if own is None or own is row:
             continue
+        a, b = _means(row, own)
         mean, half, seeds = paired(row, own)
-        if seeds > 1 and mean < 0.0:
-            a, b = _means(row, own)
-            words = f"{row.line.name} {_number(a)} for {_number(b)}"
-            sure = "" if mean + half < 0.0 else ", not significant"
-            where = f"{row.panel}: " if len({one.panel for one in table}) > 1 else ""
-            found.append(f"{where}{words} ({mean:+,.0f} ± {half:,.0f}, 95 %, {seeds} seeds{sure})")
+        if a < b:
+            how = f"{mean:+,.0f} ± {half:,.0f}, 95 %, {seeds} seeds" if seeds > 1 else "not paired"
+            sure = ", not significant" if seeds > 1 and mean + half >= 0.0 else ""
+            found.append((row.panel, f"{row.line.name} {_number(a)} for {_number(b)} ({how}{sure})"))
     if found:
-        yield f"- **Ahead of {figure.rival}:** {'; '.join(found)}."
+        yield _item(f"**Ahead of {figure.rival}:** ", found, table)
 
 
 def _number(value: float) -> str:

@@ -42,7 +42,7 @@ def test_help_lists_every_figure_and_fits_80_columns(call):
     text = " ".join(result.output.replace("│", " ").split())
     for name, (_, line) in FIGURES.items():
         assert f"{name}: {line}" in text
-    for option in ("--quick", "--seeds", "--rounds", "--jobs", "--out"):
+    for option in ("--quick", "--seeds", "--rounds", "--jobs", "--out", "--table", "--docs"):
         assert option in text
 
 
@@ -68,7 +68,7 @@ def brief(figure):
 def test_every_figure_runs(call, tmp_path, monkeypatch, name):
     coarse_pictures(monkeypatch)
     whole = brief(load(name))
-    monkeypatch.setattr("dpbandits.reproduce.load", lambda asked: whole)
+    monkeypatch.setattr("dpbandits.reproduce.load", lambda asked, table: whole)
     result = call(name, "--quick", "--rounds", 20, "--seeds", 1, "--jobs", 1, "--out", "made")
     assert result.exit_code == 0, result.output
     figure, written = whole, (tmp_path / "made" / f"{name}.md").read_text()
@@ -164,7 +164,7 @@ def test_the_short_form_says_what_it_leaves_out():
     figure = shortened(whole, quick=True)
     assert [line.name for line in figure.panels[0].lines] == ["Hvt-UCB", "slow"]
     text = to_markdown(figure, rows(figure, play(figure, progress=False)), whole)
-    assert "**Shortened:** T = 40 instead of 60; 2 seeds instead of 10; without uniform." in text
+    assert "**Shortened:** T = 40 instead of 60; 2 seeds instead of 30; without uniform." in text
     # never longer than published
     assert shortened(whole, rounds=10**6).panels[0].rounds == 60
 
