@@ -21,7 +21,7 @@ HELP = "\n\n".join(
         "model and the (ε, δ) it has spent. Every run is kept in a .jsonl file as it ends: after Ctrl-C the same "
         "command goes on where it stopped. Delete these files to start anew.",
         "**--quick** takes less than two minutes on two cores, with fewer rounds and seeds, and the output says what "
-        "was shortened. A full figure takes from two to fifteen minutes on one core.",
+        "was shortened. A full figure takes from two minutes to an hour on one core.",
     ]
 )
 

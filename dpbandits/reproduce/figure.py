@@ -311,6 +311,15 @@ def rows(figure: Figure, played: Sequence[Results]) -> list[Row]:
     for panel, results in zip(figure.panels, played, strict=False):
         lines = {line.name: line for line in panel.lines}
         for row in results.table():
-            regrets = {run.seed: float(run.regret[-1]) for run in results.runs_of(row["policy"])}
-            found.append(Row(panel.title, lines[row["policy"]], row, regrets))
+            name = row["policy"]
+            regrets = {run.seed: float(run.regret[-1]) for run in results.runs_of(name)}
+            found.append(Row(panel.title, lines[name], row | {"exponent": _exponent(results, name)}, regrets))
     return found
+
+
+def _exponent(results: Results, policy: str) -> float:
+    """b of regret ∝ t^b from T/4 to T, of the mean over the seeds: √t has ½, chance 1; NaN where nothing was lost."""
+    rounds, curves = results.curves(policy, "regret")
+    mean = curves.mean(axis=0)
+    before, after = float(np.interp(rounds[-1] / 4.0, rounds, mean)), float(mean[-1])
+    return math.log(after / before) / math.log(4.0) if before > 0.0 else math.nan

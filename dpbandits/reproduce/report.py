@@ -45,12 +45,13 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "regret": lambda row: with_error(row.found["regret"], row.found["regret_se"]),
     "published regret": lambda row: _value(row.line.published.regret),
     "public code, regret": lambda row: _value(row.line.public_code.regret),
+    "exponent": lambda row: "" if math.isnan(row.found["exponent"]) else f"{row.found['exponent']:.2f}",
     "seeds": lambda row: str(row.found["seeds"]),
     "s/run": lambda row: f"{row.seconds:.2g}",
     "published s/run": lambda row: _value(row.line.published.seconds),
     "public code, s/run": lambda row: _value(row.line.public_code.seconds),
 }
-_NUMBERS = ("regret", "seeds", "s/run")
+_NUMBERS = ("regret", "exponent", "seeds", "s/run")
 
 
 def to_markdown(figure: Figure, table: Sequence[Row], whole: Figure) -> str:
@@ -70,7 +71,10 @@ def to_markdown(figure: Figure, table: Sequence[Row], whole: Figure) -> str:
     parts = [f"## {figure.title}", "" if cuts else confronted(figure, table), figure.note]
     if cuts:
         parts.append(f"**Shortened:** {'; '.join(cuts)}. What is quoted beside it is for the full figure.")
-    parts.append("Regret: mean ± standard error over the seeds; s/run: seconds in the policy, for all rounds together.")
+    parts.append(
+        "Regret: mean ± standard error over the seeds; exponent: b of regret ∝ t^b from T/4 to T; s/run: seconds in "
+        "the policy, for all rounds together."
+    )
     if any(row.simulation for row in table):
         parts.append(_SIMULATION)
     parts += tables(table)
@@ -126,7 +130,9 @@ def _plain(row: Row) -> dict[str, Any]:
     plain: dict[str, Any] = {"panel": row.panel, "policy": row.line.name, "parameters": row.line.parameters}
     plain |= {"privacy": row.found["trust"] if row.private else "not private"}
     plain |= {name: row.found[name] for name in ("epsilon", "delta")} | {"simulation": row.simulation}
-    plain |= {name: row.found[name] for name in ("rounds", "seeds", "regret", "regret_se")} | {"seconds": row.seconds}
+    plain |= {name: row.found[name] for name in ("rounds", "seeds", "regret", "regret_se", "exponent")} | {
+        "seconds": row.seconds
+    }
     for source, found in (("published", row.line.published), ("public_code", row.line.public_code)):
         plain |= {f"{source}_regret": found.regret, f"{source}_seconds": found.seconds}
     return plain

@@ -12,7 +12,18 @@ from dpbandits.reproduce.figure import Figure, Row
 
 __all__ = ["read", "write"]
 
-_FOUND = ("rounds", "seeds", "regret", "regret_se", "seconds_per_round", "trust", "epsilon", "delta", "simulation")
+_FOUND = (
+    "rounds",
+    "seeds",
+    "regret",
+    "regret_se",
+    "exponent",
+    "seconds_per_round",
+    "trust",
+    "epsilon",
+    "delta",
+    "simulation",
+)
 
 
 def write(path: Path, table: Sequence[Row]) -> None:
@@ -57,7 +68,7 @@ def read(path: Path, figure: Figure) -> list[Row]:
                 f"{path.name} must be of the figure as it is: {again}; {title}: {name} had {then}, not {now}"
             )
         found = {key: one[key] for key in _FOUND}
-        found |= {"regret_se": math.nan} if one["regret_se"] is None else {}
-        found |= {"epsilon": math.inf} if one["epsilon"] is None else {}
+        unknown = {"regret_se": math.nan, "exponent": math.nan, "epsilon": math.inf}
+        found |= {key: unknown[key] for key in unknown if one[key] is None}
         table.append(Row(title, line, found, {int(seed): regret for seed, regret in one["regrets"].items()}))
     return table

@@ -67,12 +67,12 @@ def _lines(link: str, S: float) -> list[Line]:
         Line("RS-GLinCB, its authors' scale", "RSGLinCB", model | {"radius_scale": 4.0}, drawn=False),
         Line("GLOC", "GLOC", model),
         Line("GLM-UCB", "GLMUCB", model),
-        Line("OFUGLB", "OFUGLB", model, seeds=5),
+        Line("OFUGLB", "OFUGLB", model, seeds=3),
     ]
     if link == "logistic":
         lines[4:4] = [Line("ECOLog", "ECOLog", model)]
         lines += [
-            Line("OFULog-r", "OFULogR", model, seeds=3),
+            Line("OFULog-r", "OFULogR", model, seeds=2),
             Line("OL2M", "OL2M", model, drawn=False),
             Line("ada-OFU-ECOLog", "AdaOFUECOLog", model, drawn=False),
             Line("OFUL-MLogB", "OFULMLogB", model, drawn=False),
