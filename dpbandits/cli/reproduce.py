@@ -43,13 +43,15 @@ def reproduce(
 ) -> None:
     from dpbandits.reproduce import load
     from dpbandits.reproduce.figure import play, rows, shortened
-    from dpbandits.reproduce.page import image_at, publish
+    from dpbandits.reproduce.page import PAGE, image_at, publish
     from dpbandits.reproduce.report import picture, to_csv, to_markdown
 
     whole = load(figure, table)
     part = shortened(whole, quick=quick, rounds=rounds, seeds=seeds)
     if docs is not None and (quick or rounds is not None or table is not None):
         raise ValueError("docs must be left out with --quick, --rounds and --table: the page has whole figures")
+    if docs is not None and not (docs / PAGE).is_file():
+        raise ValueError(f"docs must be a folder with the page {PAGE}, got docs={str(docs)!r}")
     folder(out)
     # runs on the user's data are kept apart from those on what is bundled
     name = figure if table is None else f"{figure}-{table.name.partition('.')[0]}"

@@ -220,6 +220,29 @@ def test_what_was_found_is_read_only_as_what_the_figure_is_now(tmp_path):
             read(path, replace(figure, panels=(changed,)))
 
 
+def test_the_command_writes_its_part_of_the_page_and_no_other(tmp_path, monkeypatch):
+    coarse_pictures(monkeypatch)
+    monkeypatch.setattr("dpbandits.reproduce.load", lambda name, table=None: small())
+    monkeypatch.setattr("dpbandits.reproduce.page.load", lambda name: small())
+    monkeypatch.setattr("dpbandits.reproduce.page.FIGURES", {"small": ("", "an example")})
+    marks = [
+        f"<!-- {name}: written by dpbandits reproduce -->\n<!-- end of {name} -->"
+        for name in ("the list of figures", "small", "x")
+    ]
+    (tmp_path / PAGE).write_text("\n\nby hand\n\n".join(marks))
+    (tmp_path / "images").mkdir()
+    told = ["--jobs", "1", "--out", str(tmp_path / "made"), "--docs", str(tmp_path)]
+    result = CliRunner().invoke(app, ["reproduce", "small", *told])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / PAGE).read_text()
+    assert page.count("by hand") == 2
+    assert page.endswith(marks[-1])
+    assert "- **Not reached:** the paper: chance is no worse than OFUL." in page
+    assert "| `small` | an example | 3 |" in page
+    assert (tmp_path / "images" / "reproduce-small.png").exists()
+    assert [row.line.name for row in read(stored_at(tmp_path, "small"), small())] == ["uniform", "OFUL", "greedy"]
+
+
 def test_a_page_without_marks_is_not_written():
     with pytest.raises(ValueError, match=r"reproducing\.md must have the marks <!-- x: written by dpbandits reproduce"):
         with_block("nothing", "x", "")
@@ -281,6 +304,7 @@ def test_the_users_table_is_played_and_kept_apart(tmp_path, monkeypatch):
     for arguments, message in (
         (["glb-omd-figure-1", *told], "--table must be left out but for glb-omd-figure-4"),
         (["glb-omd-figure-4", "--quick", "--docs", str(tmp_path)], "--docs must be left out with --quick"),
+        (["glb-omd-figure-4", "--docs", str(tmp_path)], "--docs must be a folder with the page reproducing.md"),
         (["glb-omd-figure-4", "--table", str(tmp_path / "none.data")], "none.data"),
     ):
         result = CliRunner().invoke(app, ["reproduce", *arguments])
