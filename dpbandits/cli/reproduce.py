@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copyfile
 from typing import Annotated
 
 import typer
@@ -70,4 +71,4 @@ def reproduce(
         fail("interrupted: what is done is kept, and the same command goes on from there", 130)
     if docs is not None:
         publish(docs, figure, found)
-        picture(part, played, found, image_at(docs, figure))
+        copyfile(out / f"{name}.png", image_at(docs, figure))
