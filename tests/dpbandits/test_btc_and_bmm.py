@@ -98,7 +98,7 @@ def test_the_bounds_hold_of_every_arm_in_every_stage(kind):
         more = {"most_arms": 4} if kind is BMM else {}
         policy = kind(
             2,
-            horizon=200,
+            horizon=100,
             theta_bound=2.0,
             tail=0.99,
             noise_scale=1.31,
@@ -106,11 +106,11 @@ def test_the_bounds_hold_of_every_arm_in_every_stage(kind):
             failure_probability=0.05,
             **more,
         )
-        for t in range(200):
+        for t in range(100):
             decision = policy.select(arms)
             policy.update(decision, float(decision.arm @ theta + rng.standard_t(2.1)))
-            if t % 20 == 19:
-                for stage in range(1, stages(200) + 1):
+            if t % 25 == 24:
+                for stage in range(1, stages(100) + 1):
                     means, widths = policy.estimates(arms, stage)
                     if (np.abs(means - arms @ theta) > widths).any():
                         failed += 1
