@@ -45,10 +45,12 @@ def test_each_round_is_the_algorithms(parameters, factor):
     assert projected > 5
 
 
-@pytest.mark.parametrize("link", ["probit", "linear"])
-def test_other_links_are_refused(link):
-    with pytest.raises(ValueError, match="link must be 'logistic' for OL2M: take GLOC or GLBOMD"):
-        OL2M(2, link)
+@pytest.mark.parametrize(("link", "more"), [("probit", {}), ("logistic", {"reward_range": (0.0, 2.0)})])
+def test_the_theory_is_for_clicks_alone(link, more):
+    with pytest.raises(
+        ValueError, match="link must be 'logistic' and reward_range in \\[0, 1\\] for the theory's parameters"
+    ):
+        OL2M(2, link, parameters="theory", **more)
 
 
 def test_regret_on_the_logistic_workload():

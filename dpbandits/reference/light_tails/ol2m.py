@@ -40,7 +40,7 @@ class OL2M(ReferencePolicy):
     dim : int
         Dimension d of an arm.
     link : str or Link
-        The logistic one, which is all that the algorithm is for.
+        μ in E[r | x] = μ(xᵀθ). The algorithm is for the logistic one, and the theory's parameters are for no other.
     theta_bound : float
         S ≥ ‖θ‖.
     parameters : {"practical", "theory"}
@@ -59,7 +59,7 @@ class OL2M(ReferencePolicy):
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, or another link.
+        For a parameter out of range, or the theory's parameters with another link or other rewards.
 
     Examples
     --------
@@ -86,11 +86,15 @@ class OL2M(ReferencePolicy):
         **options: Unpack[ReferenceOptions],
     ) -> None:
         self.link = get_link(link)
-        if self.link.name != "logistic":
-            raise ValueError(f"link must be 'logistic' for OL2M: take GLOC or GLBOMD, got link={self.link.name!r}")
         super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, **options)
+        low, high = self.reward_range
+        if parameters == "theory" and not (self.link.name == "logistic" and 0.0 <= low < high <= 1.0):
+            raise ValueError(
+                f"link must be 'logistic' and reward_range in [0, 1] for the theory's parameters of OL2M, "
+                f"got link={self.link.name!r} and reward_range={self.reward_range}"
+            )
         S = self.theta_bound
-        # β = 1/(2(1 + e^S)) for μ itself, and ≤ inf μ̇ wherever the base rate has moved it
+        # β = 1/(2(1 + e^S)) for the logistic μ itself, and ≤ inf μ̇ for other links and where the base rate has moved it
         self._beta = 0.5 * (1.0 + math.exp(-S)) * self.link.derivative_range(S)[0]
         self.ridge = float(dim) if ridge is None else positive("ridge", ridge)
         self.V = RankOneInverse(dim, self.ridge)  # Z_t
