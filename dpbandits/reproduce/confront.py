@@ -13,17 +13,22 @@ __all__ = ["confronted", "paired"]
 
 # a printed regret that ours is more than so many times above, or below, is told
 _ABOVE, _BELOW = 1.15, 0.5
+# the first is the worst
+_VERDICTS = ("Not reached", "Not decided", "Reached")
 
 
-def paired(row: Row, other: Row) -> tuple[float, float, int]:
-    """The difference of regrets on the seeds that both have played: mean, half of its 95 % interval, and their number.
+def paired(row: Row, other: Row, times: float = 1.0) -> tuple[float, float, int]:
+    """The regrets of one line less so many times those of another, on the seeds that both have played.
 
-    Student's t, so that the interval is NaN for a single seed.
+    Returns
+    -------
+    (float, float, int)
+        The mean of the differences, half of its 95 % interval (Student's t; NaN for a single seed), and how many seeds.
     """
     from scipy.special import stdtrit
 
     seeds = sorted(row.regrets.keys() & other.regrets.keys())
-    differences = np.array([row.regrets[seed] - other.regrets[seed] for seed in seeds])
+    differences = np.array([row.regrets[seed] - times * other.regrets[seed] for seed in seeds])
     if len(seeds) < 2:
         return float(differences.mean()) if len(seeds) else math.nan, math.nan, len(seeds)
     half = stdtrit(len(seeds) - 1, 0.975) * differences.std(ddof=1) / math.sqrt(len(seeds))
@@ -31,8 +36,8 @@ def paired(row: Row, other: Row) -> tuple[float, float, int]:
 
 
 def confronted(figure: Figure, table: Sequence[Row]) -> str:
-    """A list of what is not reached, what is printed and far from what was found, who beats the paper's own, and what
-    is reached; empty where the paper says nothing that is compared here.
+    """A list of what is not reached, not decided, printed and far from what was found, who beats the paper's own, and
+    what is reached; empty where the paper says nothing that is compared here.
 
     Parameters
     ----------
@@ -40,15 +45,16 @@ def confronted(figure: Figure, table: Sequence[Row]) -> str:
     table : sequence of Row
         What was found.
     """
-    missed: list[str] = []
-    reached: list[str] = []
+    told: dict[str, list[str]] = {verdict: [] for verdict in _VERDICTS}
     for claim in figure.claims:
         found = list(_pairs(claim, table))
         if found:
-            holds = all(ok for ok, _, _ in found)
-            head = f"**{'Reached' if holds else 'Not reached'}:** the paper: {claim.said}. Here "
-            (reached if holds else missed).append(_item(head, [(panel, words) for _, panel, words in found], table))
-    return "\n".join([*missed, *_printed(table), *_ahead(figure, table), *reached])
+            # what fails in one panel fails
+            verdict = min((one for one, _, _ in found), key=_VERDICTS.index)
+            head = f"**{verdict}:** the paper: {claim.said}. Here "
+            told[verdict].append(_item(head, [(panel, words) for _, panel, words in found], table))
+    missed, open_, reached = told.values()
+    return "\n".join([*missed, *open_, *_printed(table), *_ahead(figure, table), *reached])
 
 
 def _item(head: str, found: Sequence[tuple[str, str]], table: Sequence[Row]) -> str:
@@ -60,8 +66,8 @@ def _item(head: str, found: Sequence[tuple[str, str]], table: Sequence[Row]) -> 
     return "\n".join([f"- {head.rstrip()}", *(f"    - {words}" for words in inner)])
 
 
-def _pairs(claim: Claim, table: Sequence[Row]) -> Iterator[tuple[bool, str, str]]:
-    """Panel by panel, whether the claim holds, and the numbers."""
+def _pairs(claim: Claim, table: Sequence[Row]) -> Iterator[tuple[str, str, str]]:
+    """Panel by panel, the verdict and the numbers."""
     rows = {(row.panel, row.line.name): row for row in table}
     for panel in dict.fromkeys(row.panel for row in table):
         row, other = rows.get((panel, claim.line)), rows.get((panel, claim.other))
@@ -77,7 +83,18 @@ def _pairs(claim: Claim, table: Sequence[Row]) -> Iterator[tuple[bool, str, str]
         code = other.line.public_code.regret if claim.measure == "regret" else other.line.public_code.seconds
         if code is not None:
             words += f" (public code of {claim.other}: {_number(code)}{unit})"
-        yield claim.at_least <= a / b <= claim.at_most, panel, words
+        yield _verdict(claim, a / b, row, other), panel, words
+
+
+def _verdict(claim: Claim, ratio: float, row: Row, other: Row) -> str:
+    """By the ratio; not decided where the seeds leave open on which side of a bound it is."""
+    if claim.measure == "regret":
+        for bound in (claim.at_least, claim.at_most):
+            if 0.0 < bound < math.inf:
+                mean, half, _ = paired(row, other, bound)
+                if abs(mean) <= half:
+                    return "Not decided"
+    return "Reached" if claim.at_least <= ratio <= claim.at_most else "Not reached"
 
 
 def _means(row: Row, other: Row) -> tuple[float, float]:

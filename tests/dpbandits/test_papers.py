@@ -187,6 +187,26 @@ def test_what_is_not_reached_stands_first_with_both_numbers_and_a_paired_interva
     assert lines[-1].startswith("- **Reached:** the paper: chance is much worse than OFUL.")
 
 
+@pytest.mark.parametrize(
+    ("regrets", "verdict"),
+    [
+        ({0: 1.0, 1: 1.1, 2: 0.9}, "Reached"),
+        ({0: 1.0, 1: 9.0, 2: 0.1}, "Not decided"),
+        ({0: 9.0, 1: 9.1, 2: 8.9}, "Not reached"),
+    ],
+)
+def test_a_claim_that_the_seeds_leave_open_is_not_decided(regrets, verdict):
+    figure = replace(
+        small(), claims=(Claim("one is at most three times the other", "uniform", "OFUL", at_most=3.0),), rival=""
+    )
+    line = {line.name: line for line in figure.panels[0].lines}
+    found_ = [
+        Row("linear", line[name], {"regret": np.mean(list(made.values()))}, made)
+        for name, made in (("uniform", regrets), ("OFUL", {0: 1.0, 1: 1.0, 2: 1.0}))
+    ]
+    assert confronted(figure, found_).startswith(f"- **{verdict}:** the paper: one is at most three times the other.")
+
+
 def test_differences_are_paired_by_seed():
     line, found_ = Line("a", "OFUL"), {"regret": 0.0}
     one = Row("p", line, found_, {0: 5.0, 1: 9.0, 2: 1.0})
