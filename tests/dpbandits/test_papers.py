@@ -199,7 +199,7 @@ def test_a_claim_that_the_seeds_leave_open_is_not_decided(regrets, verdict):
     figure = replace(
         small(), claims=(Claim("one is at most three times the other", "uniform", "OFUL", at_most=3.0),), rival=""
     )
-    line = {line.name: line for line in figure.panels[0].lines}
+    line = {line.name: replace(line, published=Found()) for line in figure.panels[0].lines}
     found_ = [
         Row("linear", line[name], {"regret": np.mean(list(made.values()))}, made)
         for name, made in (("uniform", regrets), ("OFUL", {0: 1.0, 1: 1.0, 2: 1.0}))
