@@ -43,8 +43,9 @@ def reproduce(
     ] = None,
 ) -> None:
     from dpbandits.reproduce import load
-    from dpbandits.reproduce.figure import play, rows, shortened
+    from dpbandits.reproduce.figure import shortened
     from dpbandits.reproduce.page import PAGE, image_at, publish
+    from dpbandits.reproduce.played import play, rows
     from dpbandits.reproduce.report import picture, to_csv, to_markdown
 
     whole = load(figure, table)

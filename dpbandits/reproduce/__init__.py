@@ -1,7 +1,8 @@
 """Published figures and tables, computed again. ``dpbandits reproduce`` runs them.
 
 ====================== ================================================================================
-``figure.py``          what a figure is (panels of lines, each a policy), and how it is played
+``figure.py``          what a figure is: panels of lines, each a policy
+``played.py``          how it is run, and the rows of its table
 ``report.py``          its table as Markdown and CSV, and its picture, with what was published
 ``confront.py``        what the paper says of it beside what was found, claim by claim
 ``stored.py``          what was found as a file, of which ``page.py`` makes the page of the documentation

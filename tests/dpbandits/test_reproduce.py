@@ -18,8 +18,9 @@ from dpbandits.cli import app
 from dpbandits.lab.environments import Linear
 from dpbandits.lab.simulation.results import Results
 from dpbandits.reproduce import FIGURES, load
-from dpbandits.reproduce.figure import Figure, Line, Panel, Quick, play, rows, shortened
+from dpbandits.reproduce.figure import Figure, Line, Panel, Quick, shortened
 from dpbandits.reproduce.groups import CreditGroups
+from dpbandits.reproduce.played import play, rows
 from dpbandits.reproduce.report import to_markdown
 from dpbandits.reproduce.wang_2025 import WithConstant
 
