@@ -62,8 +62,8 @@ def block(name: str, figure: Figure, table: Sequence[Row]) -> str:
 
 
 def overview(docs: Path) -> str:
-    """Every figure with its seeds and the processor time of all its runs."""
-    lines = ["| name | figure | seeds | CPU minutes |", "|---|---|---:|---:|"]
+    """Every figure with its seeds and the time of all its runs in the policies, by the clock of busy processors."""
+    lines = ["| name | figure | seeds | minutes |", "|---|---|---:|---:|"]
     for name, (_, words) in FIGURES.items():
         if not stored_at(docs, name).exists():
             lines.append(f"| `{name}` | {words} | not run | |")
