@@ -20,6 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpbandits.policies import (
+    BMM,
     CRMM,
     CRT,
     CRTM,
@@ -29,6 +30,7 @@ from dpbandits.policies import (
     MENU,
     OFUGLB,
     OFUL,
+    OL2M,
     TOFU,
     AdaOFUECOLog,
     AdaOFUL,
@@ -88,6 +90,7 @@ def speed() -> None:
         "HvtUCB": lambda d: HvtUCB(d, horizon=T),
         "OFUL": OFUL,
         "GLOC": GLOC,
+        "OL2M": OL2M,
         "ECOLog": ECOLog,
         "CRTM": lambda d: CRTM(d, horizon=T),
         "CRMM": lambda d: CRMM(d, horizon=T),
@@ -196,6 +199,7 @@ def heavy(seeds: int) -> None:
         "CRTM": lambda rng: CRTM(2, horizon=T, noise_scale=2.0),
         "CRMM": lambda rng: CRMM(2, horizon=T, noise_scale=2.0),
         "MENU": lambda rng: MENU(2, horizon=T, noise_scale=2.0),
+        "BMM": lambda rng: BMM(2, horizon=T, noise_scale=2.0),
         "TOFU": lambda rng: TOFU(2, horizon=T, noise_scale=2.0),
         "CRT": lambda rng: CRT(2, noise_scale=2.0),
         "MoM": lambda rng: MoM(2, horizon=T, noise_scale=2.0),

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from dpbandits.private.shuffle_person_glm import ShufflePersonGLM
     from dpbandits.private.standing_private_glm import StandingPrivateGLM
     from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL
+    from dpbandits.reference.heavy_tails.bmm import BMM
+    from dpbandits.reference.heavy_tails.btc import BTC
     from dpbandits.reference.heavy_tails.crmm import CRMM
     from dpbandits.reference.heavy_tails.crt import CRT
     from dpbandits.reference.heavy_tails.crtm import CRTM
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from dpbandits.reference.light_tails.oful import OFUL
     from dpbandits.reference.light_tails.oful_log_r import OFULogR
     from dpbandits.reference.light_tails.oful_mlogb import OFULMLogB
+    from dpbandits.reference.light_tails.ol2m import OL2M
     from dpbandits.reference.light_tails.rs_glincb import RSGLinCB
     from dpbandits.reference.simple.disjoint_lin_ucb import DisjointLinUCB
     from dpbandits.reference.simple.disjoint_thompson import DisjointThompson
@@ -63,45 +66,47 @@ if TYPE_CHECKING:
 __all__ = [
     "AdaOFUECOLog",
     "AdaOFUL",
-    "BGLinCB",
     "AdaPUCB",
-    "CRT",
-    "MENU",
-    "MoM",
-    "OFULMLogB",
-    "TOFU",
-    "LDPGLM",
+    "BGLinCB",
+    "BMM",
+    "BTC",
     "CRMM",
+    "CRT",
     "CRTM",
-    "DPHDB",
-    "DPSE",
-    "GLBOMD",
-    "GLMUCB",
-    "GLOC",
-    "OFUGLB",
-    "OFUL",
-    "DPLinUCB",
     "DisjointLinUCB",
     "DisjointPrivateGLM",
     "DisjointShuffleGLM",
     "DisjointThompson",
     "Doubling",
+    "DPHDB",
+    "DPLinUCB",
+    "DPSE",
     "ECOLog",
     "EpsilonGreedy",
+    "GLBOMD",
+    "GLMUCB",
+    "GLOC",
     "HeavyOFUL",
     "HvtUCB",
     "JointDPGLM",
-    "LDPArms",
     "KLUCB",
     "LaplaceThompson",
+    "LDPArms",
+    "LDPGLM",
     "LinearThompson",
+    "MENU",
+    "MoM",
+    "OFUGLB",
+    "OFUL",
+    "OFULMLogB",
     "OFULogR",
+    "OL2M",
     "OnePassPrivateGLM",
     "PersonPrivateGLM",
     "PrivateArms",
     "PrivateHvtUCB",
-    "RSGLinCB",
     "Restarting",
+    "RSGLinCB",
     "ShuffleArms",
     "ShuffleGLM",
     "ShuffleLinUCB",
@@ -109,14 +114,17 @@ __all__ = [
     "ShufflePersonGLM",
     "StandingPrivateGLM",
     "ThompsonArms",
+    "TOFU",
     "Uniform",
 ]
 
 _HOMES = {
     "AdaOFUECOLog": "dpbandits.reference.light_tails.ada_ofu_ecolog",
     "AdaOFUL": "dpbandits.reference.heavy_tails.ada_oful",
-    "BGLinCB": "dpbandits.reference.light_tails.b_glincb",
     "AdaPUCB": "dpbandits.private.adap_ucb",
+    "BGLinCB": "dpbandits.reference.light_tails.b_glincb",
+    "BMM": "dpbandits.reference.heavy_tails.bmm",
+    "BTC": "dpbandits.reference.heavy_tails.btc",
     "CRMM": "dpbandits.reference.heavy_tails.crmm",
     "CRT": "dpbandits.reference.heavy_tails.crt",
     "CRTM": "dpbandits.reference.heavy_tails.crtm",
@@ -125,8 +133,8 @@ _HOMES = {
     "DisjointShuffleGLM": "dpbandits.private.disjoint_shuffle_glm",
     "DisjointThompson": "dpbandits.reference.simple.disjoint_thompson",
     "Doubling": "dpbandits.private.doubling",
-    "DPLinUCB": "dpbandits.private.dp_lin_ucb",
     "DPHDB": "dpbandits.private.dphdb",
+    "DPLinUCB": "dpbandits.private.dp_lin_ucb",
     "DPSE": "dpbandits.private.dpse",
     "ECOLog": "dpbandits.reference.light_tails.ecolog",
     "EpsilonGreedy": "dpbandits.reference.simple.epsilon_greedy",
@@ -145,8 +153,9 @@ _HOMES = {
     "MoM": "dpbandits.reference.heavy_tails.mom",
     "OFUGLB": "dpbandits.reference.light_tails.ofu_glb",
     "OFUL": "dpbandits.reference.light_tails.oful",
-    "OFULogR": "dpbandits.reference.light_tails.oful_log_r",
     "OFULMLogB": "dpbandits.reference.light_tails.oful_mlogb",
+    "OFULogR": "dpbandits.reference.light_tails.oful_log_r",
+    "OL2M": "dpbandits.reference.light_tails.ol2m",
     "OnePassPrivateGLM": "dpbandits.private.one_pass_private_glm",
     "PersonPrivateGLM": "dpbandits.private.person_private_glm",
     "PrivateArms": "dpbandits.private.private_arms",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copyfile
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ HELP = "\n\n".join(
         "model and the (ε, δ) it has spent. Every run is kept in a .jsonl file as it ends: after Ctrl-C the same "
         "command goes on where it stopped. Delete these files to start anew.",
         "**--quick** takes less than two minutes on two cores, with fewer rounds and seeds, and the output says what "
-        "was shortened. A full figure takes from two to fifteen minutes on one core.",
+        "was shortened. A full figure takes from two minutes to an hour on one core.",
     ]
 )
 
@@ -33,24 +34,42 @@ def reproduce(
     rounds: Annotated[int | None, typer.Option(help="T, if fewer rounds than published are wanted.")] = None,
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option(help="Folder for what is written.")] = Path(),
+    table: Annotated[
+        Path | None,
+        typer.Option(help="Data of your own in place of what is bundled: covtype.data for glb-omd-figure-4."),
+    ] = None,
+    docs: Annotated[
+        Path | None, typer.Option(help="The docs folder of a checkout: the figure's part of its page is written anew.")
+    ] = None,
 ) -> None:
     from dpbandits.reproduce import load
-    from dpbandits.reproduce.figure import play, rows, shortened
+    from dpbandits.reproduce.figure import shortened
+    from dpbandits.reproduce.page import PAGE, image_at, publish
+    from dpbandits.reproduce.played import play, rows
     from dpbandits.reproduce.report import picture, to_csv, to_markdown
 
-    whole = load(figure)
+    whole = load(figure, table)
     part = shortened(whole, quick=quick, rounds=rounds, seeds=seeds)
+    if docs is not None and (quick or rounds is not None or table is not None):
+        raise ValueError("docs must be left out with --quick, --rounds and --table: the page has whole figures")
+    if docs is not None and not (docs / PAGE).is_file():
+        raise ValueError(f"docs must be a folder with the page {PAGE}, got docs={str(docs)!r}")
     folder(out)
+    # runs on the user's data are kept apart from those on what is bundled
+    name = figure if table is None else f"{figure}-{table.name.partition('.')[0]}"
     try:
-        played = play(part, jobs=processes(jobs), keep=out / figure)
+        played = play(part, jobs=processes(jobs), keep=out / name)
     except KeyboardInterrupt:
         fail("interrupted before the first run was done; nothing is written", 130)
-    table = rows(part, played)
-    markdown = to_markdown(part, table, whole)
-    (out / f"{figure}.md").write_text(markdown, encoding="utf-8")
-    (out / f"{figure}.csv").write_text(to_csv(table), encoding="utf-8")
-    picture(part, played, table, out / f"{figure}.png")
+    found = rows(part, played)
+    markdown = to_markdown(part, found, whole)
+    (out / f"{name}.md").write_text(markdown, encoding="utf-8")
+    (out / f"{name}.csv").write_text(to_csv(found), encoding="utf-8")
+    picture(part, played, found, out / f"{name}.png")
     typer.echo(markdown)
-    typer.echo(f"Written to {out / figure}.md, .csv and .png; runs in {figure}-*.jsonl", err=True)
+    typer.echo(f"Written to {out / name}.md, .csv and .png; runs in {name}-*.jsonl", err=True)
     if len(played) < len(part.panels) or not played[-1].complete:
         fail("interrupted: what is done is kept, and the same command goes on from there", 130)
+    if docs is not None:
+        publish(docs, figure, found)
+        copyfile(out / f"{name}.png", image_at(docs, figure))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar
 
 from accounting.checks import choice, nonnegative, positive
 
 __all__ = [
     "Exploration",
     "Parameters",
+    "PublishedParameters",
     "batch_discount",
     "checked_exploration",
     "checked_parameters",
@@ -19,6 +20,9 @@ __all__ = [
 ]
 
 Parameters = Literal["practical", "theory"]
+# "published": what the paper that introduced a policy states of its own experiments, to the letter
+PublishedParameters = Literal["practical", "theory", "published"]
+Set = TypeVar("Set", Parameters, PublishedParameters)
 Exploration = float | Literal["inverse_gap"]
 
 # what a sum must keep from one batch to the next, for dpkit.continual.Discounted
@@ -38,9 +42,9 @@ def batch_discount(discount: float | None, batch: int) -> float | None:
     return discount**batch
 
 
-def checked_parameters(parameters: Parameters | Literal["published"]) -> Parameters:
-    """The name of a parameter set. ("published" makes another class: :mod:`dpbandits.policy.as_published`.)"""
-    return choice("parameters", cast(Parameters, parameters), "practical", "theory")
+def checked_parameters(parameters: Set, *, published: bool = False) -> Set:
+    """The name of a parameter set; of a policy that has them, that of the ``published`` parameters, too."""
+    return choice("parameters", parameters, "practical", "theory", *(("published",) if published else ()))
 
 
 def checked_exploration(exploration: Exploration) -> tuple[Exploration, float]:
@@ -76,11 +80,11 @@ def noise_level(
 
 
 def not_in_theory(prior: Any, parameters: str) -> None:
-    """Refuse a prior where a theorem's promise is for confidence sets around 0."""
-    if prior is not None and parameters == "theory":
+    """Refuse a prior where a theorem's promise, or a paper's experiment, is for confidence sets around 0."""
+    if prior is not None and parameters != "practical":
         raise ValueError(
-            "prior must be None for parameters='theory', whose promises are for no prior: use parameters='practical', "
-            "got both"
+            f"prior must be None for parameters={parameters!r}, whose promises are for no prior: use "
+            "parameters='practical', got both"
         )
 
 

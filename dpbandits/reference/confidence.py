@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from accounting.arrays import Array
 from accounting.checks import fraction, positive
 from dpbandits.policy.choices import Law
-from dpbandits.policy.parameters import Parameters, checked_parameters
+from dpbandits.policy.parameters import PublishedParameters, checked_parameters
 from dpbandits.policy.protocol import CommonOptions, Options, Policy
 from dpkit.models.ellipsoid import RankOneInverse, norms, within
 from dpkit.models.level_sets import level_set_maxima
@@ -120,13 +120,15 @@ class ReferencePolicy(Policy):
 
     theta: Array
     V: RankOneInverse
+    # whether it knows its paper's own parameters, too
+    has_published: ClassVar[bool] = False
 
     def __init__(
         self,
         dim: int,
         rewards: tuple[float, float],
         theta_bound: float,
-        parameters: Parameters,
+        parameters: PublishedParameters,
         radius_scale: float,
         *,
         failure_probability: float = 0.01,
@@ -134,7 +136,7 @@ class ReferencePolicy(Policy):
     ) -> None:
         super().__init__(dim, rewards, **options)
         self.theta_bound = positive("theta_bound", theta_bound)
-        self.parameters = checked_parameters(parameters)
+        self.parameters = checked_parameters(parameters, published=self.has_published)
         self.radius_scale = positive("radius_scale", radius_scale)
         self.failure_probability = fraction("failure_probability", failure_probability)
 

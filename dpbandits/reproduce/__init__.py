@@ -1,8 +1,12 @@
 """Published figures and tables, computed again. ``dpbandits reproduce`` runs them.
 
 ====================== ================================================================================
-``figure.py``          what a figure is (panels of lines, each a policy), and how it is played
+``figure.py``          what a figure is: panels of lines, each a policy
+``played.py``          how it is run, and the rows of its table
 ``report.py``          its table as Markdown and CSV, and its picture, with what was published
+``confront.py``        what the paper says of it beside what was found, claim by claim
+``stored.py``          what was found as a file, of which ``page.py`` makes the page of the documentation
+``groups.py``          groups of the rows of a table as arms
 ``zhang_2025.py``      one-pass generalized linear bandits, Figures 1 to 4
 ``wang_2025.py``       heavy-tailed linear bandits, Figures 1 and 2, and harder tails
 ``sarmasarkar_2026.py`` private generalized linear bandits, Table 2 and Figure 1
@@ -18,6 +22,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dpbandits.reproduce.figure import Figure
 
 __all__ = ["FIGURES", "load"]
@@ -46,13 +52,23 @@ FIGURES = {
 }
 
 
-def load(name: str) -> Figure:
+# those that take a table of the user's
+WITH_TABLE = ("glb-omd-figure-4",)
+
+
+def load(name: str, table: Path | None = None) -> Figure:
     """The figure of that name.
+
+    Parameters
+    ----------
+    name : str
+    table : Path, optional
+        The data of a figure whose own data no package bundles.
 
     Raises
     ------
     ValueError
-        For an unknown name.
+        For an unknown name, or a table where there is no place for one.
 
     Examples
     --------
@@ -62,5 +78,11 @@ def load(name: str) -> Figure:
     if name not in FIGURES:
         raise ValueError(f"figure must be one of {', '.join(FIGURES)}, got figure={name!r}")
     paper, _, described = FIGURES[name][0].partition(".")
-    figure: Figure = getattr(importlib.import_module(f"{__name__}.{paper}"), described)()
-    return figure
+    describe = getattr(importlib.import_module(f"{__name__}.{paper}"), described)
+    if table is None:
+        figure: Figure = describe()
+        return figure
+    if name not in WITH_TABLE:
+        raise ValueError(f"table must be left out but for {', '.join(WITH_TABLE)}, got table={str(table)!r}")
+    with_table: Figure = describe(table)
+    return with_table

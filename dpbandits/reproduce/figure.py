@@ -1,37 +1,19 @@
-"""What a reproduced figure is: panels of policies on one environment each; and how it is run.
-
->>> from dpbandits.lab.environments import GLM
->>> panel = Panel("S = 3", GLM(2), rounds=200, lines=(Line("GLB-OMD", "GLBOMD", {"theta_bound": 3.0}),))
->>> figure = Figure("an example", (panel,), note="", quick=Quick(rounds=100, seeds=1), seeds=2)
->>> [row.found["seeds"] for row in rows(figure, play(figure, progress=False))]
-[2]
-"""
+"""What a reproduced figure is: panels of policies on one environment each."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from inspect import signature
-from itertools import groupby
-from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from accounting.checks import integer
-from accounting.errors import NotPrivateWarning
 from dpbandits import policies
 from dpbandits.lab.environments.base import Environment
-from dpbandits.lab.simulation.results import Results
-from dpbandits.lab.simulation.runs import Run
-from dpbandits.lab.simulation.simulate import simulate
-from dpbandits.policy.protocol import Policy
 from dpkit.models.links import Link
 
-__all__ = ["Figure", "Found", "Line", "Panel", "Quick", "Row", "beside", "play", "rows", "shortened"]
+__all__ = ["Claim", "Figure", "Found", "Line", "Panel", "Quick", "Row", "beside", "shortened"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +96,33 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A paper's comparison of two of its lines.
+
+    Attributes
+    ----------
+    said : str
+        What the paper says, in a clause that stands after "the paper:".
+    line, other : str
+        Names of lines; the claim is about the ratio of the first to the second.
+    at_most, at_least : float, optional
+        What the ratio must be for the claim to be reached. Where the paper has a word ("comparable") and no number, the
+        bound is ours.
+    measure : {"regret", "seconds"}
+    panels : tuple of str
+        Titles of the panels that it is about; by default all that have both lines.
+    """
+
+    said: str
+    line: str
+    other: str
+    at_most: float = math.inf
+    at_least: float = 0.0
+    measure: Literal["regret", "seconds"] = "regret"
+    panels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Quick:
     """The short form: so many rounds and seeds, without some of the lines."""
 
@@ -134,10 +143,14 @@ class Figure:
         Its parts.
     note : str
         What a reader must know: where the published values come from, and what is different here.
+    claims : tuple of Claim
+        What the paper says in words of its curves, or a table does in numbers, to be held against what was found.
+    rival : str
+        The line of the paper's own algorithm: which others do better is said.
     quick : Quick
         The short form.
     seeds : int
-        Runs per line, as published.
+        Runs per line, but for those of lines with fewer ``seeds`` of their own. (The papers have 10.)
     axis : {"time", "epsilon"}
         What regret is drawn against.
     seconds : bool
@@ -148,18 +161,25 @@ class Figure:
     panels: tuple[Panel, ...]
     note: str
     quick: Quick
-    seeds: int = 10
+    seeds: int = 30
     axis: Literal["time", "epsilon"] = "time"
     seconds: bool = True
+    claims: tuple[Claim, ...] = ()
+    rival: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: of which panel, what was played, and its row of :meth:`dpbandits.Results.table`."""
+    """One line of the table: of which panel, what was played, and its row of :meth:`dpbandits.Results.table`.
+
+    ``regrets`` are those of the runs, by seed: the policies of a panel play the same episodes, so that they can be
+    compared seed by seed.
+    """
 
     panel: str
     line: Line
     found: Mapping[str, Any]
+    regrets: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def private(self) -> bool:
@@ -193,88 +213,3 @@ def shortened(figure: Figure, *, quick: bool = False, rounds: int | None = None,
     if seeds is None:
         seeds = figure.quick.seeds if quick else figure.seeds
     return replace(figure, panels=panels, seeds=integer("seeds", seeds, at_least=1))
-
-
-def play(figure: Figure, *, jobs: int = 1, keep: Path | None = None, progress: bool = True) -> list[Results]:
-    """Run a figure, panel by panel.
-
-    Parameters
-    ----------
-    figure : Figure
-    jobs : int
-        Number of processes.
-    keep : Path, optional
-        Every run is kept as it ends, and not played again, in ``KEEP-N-Trounds.jsonl`` for panel N; each of these is
-        a file for :meth:`dpbandits.Results.load`.
-    progress : bool
-        Show a progress bar per panel on a terminal.
-
-    Returns
-    -------
-    list of Results
-        One per panel; after Ctrl-C those that were begun, of which the last is incomplete.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If it comes before the first run is done.
-    """
-    played: list[Results] = []
-    for number, panel in enumerate(figure.panels, start=1):
-        resume = None if keep is None else keep.with_name(f"{keep.name}-{number}-T{panel.rounds}.jsonl")
-        try:
-            played.append(_play(panel, figure.seeds, jobs, resume, progress))
-        except KeyboardInterrupt:
-            if not played:
-                raise
-            break
-        if not played[-1].complete:
-            break
-    return played
-
-
-def _play(panel: Panel, seeds: int, jobs: int, resume: Path | None, progress: bool) -> Results:
-    """One panel; lines with equally many seeds side by side."""
-    limits = {line.name: min(seeds, line.seeds or seeds) for line in panel.lines}
-    planned, runs = sum(limits.values()), list[Run]()
-    quickest_first = sorted(panel.lines, key=lambda line: -limits[line.name])
-    for count, group in groupby(quickest_first, lambda line: limits[line.name]):
-        players = {line.name: _factory(line, panel) for line in group}
-        known = {"rounds": panel.rounds, "seeds": count, "jobs": jobs, "resume": resume, "progress": progress}
-        try:
-            found = simulate(players, panel.environment, **known)  # type: ignore[arg-type]
-        except KeyboardInterrupt:
-            if not runs:
-                raise
-            break
-        runs += found.runs
-        if not found.complete:
-            break
-    order = [line.name for line in panel.lines]
-    runs.sort(key=lambda run: (order.index(run.policy), run.seed))
-    return Results(panel.environment.name, tuple(runs), planned)
-
-
-def _factory(line: Line, panel: Panel) -> Callable[[np.random.Generator], Policy]:
-    """Makes the policy of a line; picklable, for worker processes."""
-    environment: Any = panel.environment
-    kind = getattr(policies, line.policy)
-    # d, or where the policy takes contexts their dimension and the number of arms
-    sizes = (environment.context_dim, environment.n_arms) if kind.takes == "context" else (environment.dim,)
-    return partial(_made, line, sizes, panel.rounds)
-
-
-def _made(line: Line, sizes: tuple[int, ...], horizon: int, rng: np.random.Generator) -> Policy:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotPrivateWarning)  # the table says so
-        policy: Policy = getattr(policies, line.policy)(*sizes, **line.arguments, horizon=horizon, rng=rng)
-    return policy
-
-
-def rows(figure: Figure, played: Sequence[Results]) -> list[Row]:
-    """The table: one row per panel and line that has been played."""
-    found = []
-    for panel, results in zip(figure.panels, played, strict=False):
-        lines = {line.name: line for line in panel.lines}
-        found += [Row(panel.title, lines[row["policy"]], row) for row in results.table()]
-    return found

@@ -16,9 +16,10 @@ import numpy as np
 from dpbandits._extras import need
 from dpbandits.lab.simulation.results import Results, with_error
 from dpbandits.lab.simulation.runs import Run
+from dpbandits.reproduce.confront import confronted
 from dpbandits.reproduce.figure import Figure, Panel, Row
 
-__all__ = ["picture", "to_csv", "to_markdown"]
+__all__ = ["picture", "tables", "to_csv", "to_markdown"]
 
 _SIMULATION = (
     "*simulation*: the noise came from a seeded generator, so that runs can be repeated; nothing here is a private "
@@ -44,12 +45,13 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "regret": lambda row: with_error(row.found["regret"], row.found["regret_se"]),
     "published regret": lambda row: _value(row.line.published.regret),
     "public code, regret": lambda row: _value(row.line.public_code.regret),
+    "exponent": lambda row: "" if math.isnan(row.found["exponent"]) else f"{row.found['exponent']:.2f}",
     "seeds": lambda row: str(row.found["seeds"]),
     "s/run": lambda row: f"{row.seconds:.2g}",
     "published s/run": lambda row: _value(row.line.published.seconds),
     "public code, s/run": lambda row: _value(row.line.public_code.seconds),
 }
-_NUMBERS = ("regret", "seeds", "s/run")
+_NUMBERS = ("regret", "exponent", "seeds", "s/run")
 
 
 def to_markdown(figure: Figure, table: Sequence[Row], whole: Figure) -> str:
@@ -64,13 +66,28 @@ def to_markdown(figure: Figure, table: Sequence[Row], whole: Figure) -> str:
     whole : Figure
         The figure in full, to say what was shortened.
     """
-    parts = [f"## {figure.title}", figure.note]
     cuts = _cuts(figure, whole)
+    # what a paper says of its rounds cannot be held against fewer
+    parts = [f"## {figure.title}", "" if cuts else confronted(figure, table), figure.note]
     if cuts:
         parts.append(f"**Shortened:** {'; '.join(cuts)}. What is quoted beside it is for the full figure.")
-    parts.append("Regret: mean ± standard error over the seeds; s/run: seconds in the policy, for all rounds together.")
+    parts.append(
+        "Regret: mean ± standard error over the seeds; exponent: b of regret ∝ t^b from T/4 to T; s/run: seconds in "
+        "the policy, for all rounds together."
+    )
     if any(row.simulation for row in table):
         parts.append(_SIMULATION)
+    parts += tables(table)
+    planned = [line for panel in figure.panels for line in panel.lines]
+    expected = sum(min(figure.seeds, line.seeds or figure.seeds) for line in planned)
+    done = sum(row.found["seeds"] for row in table)
+    if done < expected:
+        parts.append(f"**INCOMPLETE:** {done} of {expected} runs.")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def tables(table: Sequence[Row]) -> Iterator[str]:
+    """The tables alone, one for each panel."""
     for panel, group in groupby(table, lambda row: row.panel):
         shown = list(group)
         cells = {head: [cell(row) for row in shown] for head, cell in _COLUMNS.items()}
@@ -78,13 +95,7 @@ def to_markdown(figure: Figure, table: Sequence[Row], whole: Figure) -> str:
         lines = [f"### {panel}, T = {shown[0].found['rounds']:,}", "", f"| {' | '.join(heads)} |"]
         lines.append("|" + "|".join("---:" if head.endswith(_NUMBERS) else "---" for head in heads) + "|")
         lines += [f"| {' | '.join(line)} |" for line in zip(*(cells[head] for head in heads), strict=True)]
-        parts.append("\n".join(lines))
-    planned = [line for panel in figure.panels for line in panel.lines]
-    expected = sum(min(figure.seeds, line.seeds or figure.seeds) for line in planned)
-    done = sum(row.found["seeds"] for row in table)
-    if done < expected:
-        parts.append(f"**INCOMPLETE:** {done} of {expected} runs.")
-    return "\n\n".join(part for part in parts if part) + "\n"
+        yield "\n".join(lines)
 
 
 def _cuts(figure: Figure, whole: Figure) -> list[str]:
@@ -119,7 +130,9 @@ def _plain(row: Row) -> dict[str, Any]:
     plain: dict[str, Any] = {"panel": row.panel, "policy": row.line.name, "parameters": row.line.parameters}
     plain |= {"privacy": row.found["trust"] if row.private else "not private"}
     plain |= {name: row.found[name] for name in ("epsilon", "delta")} | {"simulation": row.simulation}
-    plain |= {name: row.found[name] for name in ("rounds", "seeds", "regret", "regret_se")} | {"seconds": row.seconds}
+    plain |= {name: row.found[name] for name in ("rounds", "seeds", "regret", "regret_se", "exponent")} | {
+        "seconds": row.seconds
+    }
     for source, found in (("published", row.line.published), ("public_code", row.line.public_code)):
         plain |= {f"{source}_regret": found.regret, f"{source}_seconds": found.seconds}
     return plain

@@ -33,6 +33,7 @@ from dpbandits.reference.light_tails.ofu_glb import OFUGLB
 from dpbandits.reference.light_tails.oful import OFUL
 from dpbandits.reference.light_tails.oful_log_r import OFULogR
 from dpbandits.reference.light_tails.oful_mlogb import OFULMLogB
+from dpbandits.reference.light_tails.ol2m import OL2M
 from dpbandits.reference.light_tails.rs_glincb import RSGLinCB
 from dpkit.models.links import get_link
 
@@ -75,6 +76,7 @@ CASES = {
     "GLMUCB, probit": Case(lambda d, **k: GLMUCB(d, "probit", **k), "probit", bernoulli),
     "GLOC": Case(GLOC, "logistic", bernoulli),
     "BGLinCB": Case(lambda d, **k: BGLinCB(d, horizon=LONG, batches=[60, 120], **k), "logistic", bernoulli),
+    "OL2M": Case(OL2M, "logistic", bernoulli),
     "RSGLinCB": Case(lambda d, **k: RSGLinCB(d, horizon=LONG, **k), "logistic", bernoulli),
     "OFULogR": Case(lambda d, **k: OFULogR(d, horizon=LONG, **k), "logistic", bernoulli, short=18),
     "ECOLog": Case(ECOLog, "logistic", bernoulli),

@@ -93,5 +93,5 @@ def test_regret_on_the_probit_workload():
 
 @pytest.mark.parametrize("bad", ["", "paper", None])
 def test_unknown_parameter_sets_are_refused(bad):
-    with pytest.raises(ValueError, match="parameters must be 'practical' or 'theory'"):
+    with pytest.raises(ValueError, match="parameters must be 'practical', 'theory' or 'published'"):
         GLBOMD(2, parameters=bad)

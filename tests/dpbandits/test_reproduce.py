@@ -18,10 +18,11 @@ from dpbandits.cli import app
 from dpbandits.lab.environments import Linear
 from dpbandits.lab.simulation.results import Results
 from dpbandits.reproduce import FIGURES, load
-from dpbandits.reproduce.figure import Figure, Line, Panel, Quick, play, rows, shortened
+from dpbandits.reproduce.figure import Figure, Line, Panel, Quick, shortened
+from dpbandits.reproduce.groups import CreditGroups
+from dpbandits.reproduce.played import play, rows
 from dpbandits.reproduce.report import to_markdown
 from dpbandits.reproduce.wang_2025 import WithConstant
-from dpbandits.reproduce.zhang_2025 import CreditGroups
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_help_lists_every_figure_and_fits_80_columns(call):
     text = " ".join(result.output.replace("│", " ").split())
     for name, (_, line) in FIGURES.items():
         assert f"{name}: {line}" in text
-    for option in ("--quick", "--seeds", "--rounds", "--jobs", "--out"):
+    for option in ("--quick", "--seeds", "--rounds", "--jobs", "--out", "--table", "--docs"):
         assert option in text
 
 
@@ -68,14 +69,14 @@ def brief(figure):
 def test_every_figure_runs(call, tmp_path, monkeypatch, name):
     coarse_pictures(monkeypatch)
     whole = brief(load(name))
-    monkeypatch.setattr("dpbandits.reproduce.load", lambda asked: whole)
+    monkeypatch.setattr("dpbandits.reproduce.load", lambda asked, table: whole)
     result = call(name, "--quick", "--rounds", 20, "--seeds", 1, "--jobs", 1, "--out", "made")
     assert result.exit_code == 0, result.output
     figure, written = whole, (tmp_path / "made" / f"{name}.md").read_text()
     assert written in result.output
     assert f"## {figure.title}\n" in written
     assert "**Shortened:** T = 20 instead of" in written
-    assert "; 1 seed instead of 10" in written
+    assert "; 1 seed instead of 30" in written
     assert "INCOMPLETE" not in written
     kept = {line.name for panel in figure.panels for line in panel.lines} - set(figure.quick.without)
     with (tmp_path / "made" / f"{name}.csv").open() as file:
@@ -164,7 +165,7 @@ def test_the_short_form_says_what_it_leaves_out():
     figure = shortened(whole, quick=True)
     assert [line.name for line in figure.panels[0].lines] == ["Hvt-UCB", "slow"]
     text = to_markdown(figure, rows(figure, play(figure, progress=False)), whole)
-    assert "**Shortened:** T = 40 instead of 60; 2 seeds instead of 10; without uniform." in text
+    assert "**Shortened:** T = 40 instead of 60; 2 seeds instead of 30; without uniform." in text
     # never longer than published
     assert shortened(whole, rounds=10**6).panels[0].rounds == 60
 

@@ -198,7 +198,7 @@ class Results:
 
 def with_error(mean: float, error: float) -> str:
     """A mean and its standard error with two digits of the error: ``0.5931 ± 0.0031``."""
-    if not error > 0:
+    if not error > 1e-9 * abs(mean):  # the same every time, but for rounding
         return f"{mean:.4g}"
     digits = max(0, 1 - math.floor(math.log10(error)))
     return f"{mean:,.{digits}f} ± {error:.{digits}f}"

@@ -16,10 +16,11 @@ from typing import Unpack
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.checks import fraction, integer, positive
+from accounting.checks import fraction, integer
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
 from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
+from dpbandits.reference.heavy_tails.noise_scales import NoiseScale, noise_scale_at, noise_scales
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.likelihood import Rows, minimize_in_ball
 
@@ -39,8 +40,9 @@ class HeavyOFUL(ReferencePolicy):
         S ≥ ‖θ‖.
     tail : float
         ε in (0, 1]: the noise η has E|η|^{1+ε} ≤ ν^{1+ε}.
-    noise_scale : float
-        ν.
+    noise_scale : float, sequence of float, or callable
+        ν; or ν_t of each of the T rounds, or a function of t = 1, …, T that gives it: t is the round of the decision,
+        however late its reward comes.
     parameters : {"practical", "theory"}
         ``"theory"``: λ = d and the radius of the theorem, under which the ellipsoid holds θ in all rounds with
         probability 1 − ``failure_probability``. ``"practical"``: λ = 1, c_0 = 1 and no floor by c_1 in σ_t; in the
@@ -78,7 +80,7 @@ class HeavyOFUL(ReferencePolicy):
         horizon: int,
         theta_bound: float = 1.0,
         tail: float = 1.0,
-        noise_scale: float = 1.0,
+        noise_scale: NoiseScale = 1.0,
         parameters: Parameters = "practical",
         radius_scale: float = 0.02,
         **options: Unpack[TimedOptions],
@@ -87,7 +89,7 @@ class HeavyOFUL(ReferencePolicy):
         S = self.theta_bound
         T = integer("horizon", horizon, at_least=1)
         eps = self.tail = fraction("tail", tail, include_one=True)
-        self.noise_scale = positive("noise_scale", noise_scale)
+        self.noise_scale = noise_scales(noise_scale, T)
 
         theory = parameters == "theory"
         self.ridge = float(dim) if theory else 1.0
@@ -115,8 +117,9 @@ class HeavyOFUL(ReferencePolicy):
         arm = pending.arm
         solved = self.V.inverse.dot(arm)
         size = math.sqrt(max(float(arm.dot(solved)), 0.0))  # ‖x_t‖ in the norm of H_{t−1}⁻¹
-        # σ_t = max{ν, σ_min, ‖x_t‖/c_0, √(S‖x_t‖)/(2c_1κ)^{1/4}}, w_t = ‖x_t‖/σ_t
-        sigma = max(self.noise_scale, self._sigma_min, size / self._c0, self._floor * math.sqrt(size))
+        nu = noise_scale_at(self.noise_scale, pending.round)
+        # σ_t = max{ν_t, σ_min, ‖x_t‖/c_0, √(S‖x_t‖)/(2c_1κ)^{1/4}}, w_t = ‖x_t‖/σ_t
+        sigma = max(nu, self._sigma_min, size / self._c0, self._floor * math.sqrt(size))
         w2 = (size / sigma) ** 2
         late = (self.rows.count + 1) ** self._power
         tau = self._tau_0 * math.sqrt((1.0 + w2) / w2) * late if w2 > 0.0 else math.inf

@@ -18,10 +18,11 @@ from typing import Unpack
 
 import numpy as np
 
-from accounting.checks import fraction, integer, positive
-from dpbandits.policy.parameters import Parameters
+from accounting.checks import fraction, integer
+from dpbandits.policy.parameters import PublishedParameters
 from dpbandits.policy.protocol import Pending
 from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
+from dpbandits.reference.heavy_tails.noise_scales import NoiseScale, noise_scale_at, noise_scales
 from dpkit.models.ellipsoid import RankOneInverse, project_on_ball
 
 __all__ = ["HvtUCB"]
@@ -40,18 +41,22 @@ class HvtUCB(ReferencePolicy):
         S ≥ ‖θ‖.
     tail : float
         ε in (0, 1]: the noise η has E|η|^{1+ε} ≤ ν^{1+ε}.
-    noise_scale : float
-        ν.
-    parameters : {"practical", "theory"}
+    noise_scale : float, sequence of float, or callable
+        ν; or ν_t of each of the T rounds, or a function of t = 1, …, T that gives it: t is the round of the decision,
+        however late its reward comes.
+    parameters : {"practical", "theory", "published"}
         ``"theory"``: α = 4, λ = d and the radius of Lemma 1 with c = 107, under which the ellipsoid holds θ in all
         rounds with probability 1 − ``failure_probability``. Its c makes the radius useless below T ~ 10⁶.
+        ``"published"``: the same with Theorem 1's δ = 1/(8T), in place of ``failure_probability``: all that the paper
+        says of its experiments, but for c_0 and c_1, which Algorithm 1 asks for and nothing defines. Its curves cannot
+        have been drawn with c = 107 (docs/reproducing.md).
         ``"practical"``: α = 1 (recursive least squares, but for the clipping), λ = 1, c = ``radius_scale`` and √λ S in
         place of √(λ(2 + 4S²)). ε and ν are then working values: ε = 1 clips earliest, which suits noise that is
         about symmetric, whatever its moments, with ν about its interquartile range.
     radius_scale : float
         c of the practical parameters.
     failure_probability : float
-        4δ of Lemma 1. (Theorem 1 has δ = 1/(8T).)
+        4δ of Lemma 1.
     **options
         ``reward_range``, ``base_rate``, ``on_violation``, ``expire_after``, ``rng``: see
         :class:`dpbandits.Policy`.
@@ -73,6 +78,7 @@ class HvtUCB(ReferencePolicy):
     """
 
     learned = ("theta", "rounds", "V")
+    has_published = True
 
     def __init__(
         self,
@@ -81,8 +87,8 @@ class HvtUCB(ReferencePolicy):
         horizon: int,
         theta_bound: float = 1.0,
         tail: float = 1.0,
-        noise_scale: float = 1.0,
-        parameters: Parameters = "practical",
+        noise_scale: NoiseScale = 1.0,
+        parameters: PublishedParameters = "practical",
         radius_scale: float = 0.02,
         **options: Unpack[TimedOptions],
     ) -> None:
@@ -90,9 +96,11 @@ class HvtUCB(ReferencePolicy):
         S = self.theta_bound
         T = integer("horizon", horizon, at_least=1)
         eps = self.tail = fraction("tail", tail, include_one=True)
-        self.noise_scale = positive("noise_scale", noise_scale)
+        self.noise_scale = noise_scales(noise_scale, T)
 
-        theory = parameters == "theory"
+        theory = parameters != "practical"
+        if parameters == "published":
+            self.failure_probability = 4.0 / (8.0 * T)
         self.alpha = 4.0 if theory else 1.0
         self.ridge = float(dim) if theory else 1.0
         self._sigma_min = 1.0 / math.sqrt(T)
@@ -118,8 +126,9 @@ class HvtUCB(ReferencePolicy):
         growth = self._tau_0 * self.rounds**self._power  # τ_0 t^{(1−ε)/(2(1+ε))}
         solved = self.V.inverse.dot(arm)
         square = max(float(arm.dot(solved)), 0.0)  # ‖x_t‖² in the norm of V_{t−1}⁻¹
-        # σ_t² = max{ν², σ_min², 2β_{t−1} ‖x_t‖²_{V_{t−1}⁻¹} / (τ_0 √α t^{…})}
-        variance = max(self.noise_scale**2, self._sigma_min**2, 2.0 * width * square / (growth * math.sqrt(self.alpha)))
+        nu = noise_scale_at(self.noise_scale, pending.round)
+        # σ_t² = max{ν_t², σ_min², 2β_{t−1} ‖x_t‖²_{V_{t−1}⁻¹} / (τ_0 √α t^{…})}
+        variance = max(nu**2, self._sigma_min**2, 2.0 * width * square / (growth * math.sqrt(self.alpha)))
         sigma, w2 = math.sqrt(variance), square / (self.alpha * variance)  # w_t²
         tau = growth * math.sqrt((1.0 + w2) / w2) if w2 > 0.0 else math.inf
         residual = min(max((reward - self.base_rate - float(arm.dot(self.theta))) / sigma, -tau), tau)

@@ -4,8 +4,8 @@ Each round costs O(d²) (O(d³) in the rounds in which the step leaves the ball)
 rounds played.
 
 Source: Zhang, Xu, Zhao & Sugiyama, "Generalized Linear Bandits: Almost Optimal Regret with One-Pass Update"
-(2025), Algorithm 1; the confidence radius is its Theorem 1. The step's Hessian H̃ uses the curvature at the old
-parameter, once, and the running Hessian H the curvature at the new one.
+(2025), Algorithm 1; the confidence radius is its Theorem 1, the published parameters those of its Appendix F.1. The
+step's Hessian H̃ uses the curvature at the old parameter, once, and the running Hessian H the curvature at the new one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from accounting.arrays import Array
 from accounting.checks import fraction, positive
 from dpbandits.policy.choices import Law, inverse_gap
-from dpbandits.policy.parameters import Parameters, checked_parameters, not_in_theory
+from dpbandits.policy.parameters import PublishedParameters, checked_parameters, not_in_theory
 from dpbandits.policy.protocol import Options, Pending, Policy
 from dpbandits.reference.confidence import Ellipsoid
 from dpkit.models.ellipsoid import RankOneInverse, ball_constrained_minimizer
@@ -40,17 +40,18 @@ class GLBOMD(Policy):
         μ in E[r | x] = μ(xᵀθ).
     theta_bound : float
         S ≥ ‖θ‖.
-    parameters : {"practical", "theory"}
+    parameters : {"practical", "theory", "published"}
         ``"theory"``: η = 1 + RS, λ and β_t of the theorem, under which the ellipsoid holds θ in all rounds with
-        probability 1 − ``failure_probability``. ``"practical"``: η = 1, λ = d/4 and β = ``exploration``, which
-        explores far less and comes with no such promise.
+        probability 1 − ``failure_probability``. ``"published"``: the paper's own experiments, the same with λ = d:
+        smaller than the theorem's λ ≥ 14dηR², so that its promise is void. ``"practical"``: η = 1, λ = d/4 and
+        β = ``exploration``, which explores far less and comes with no promise either.
     exploration : float or "inverse_gap"
         β of the practical parameters. Or arm a is drawn with probability 1/(K + γ·gap_a), and the best with the rest,
         where gaps are those of μ(xᵀθ_t) and γ = ``gamma_scale``·√t (Foster & Rakhlin 2020).
     gamma_scale : float
         By default that of Vowpal Wabbit.
     failure_probability : float
-        δ of the theory's parameters.
+        δ of the theory's and the published parameters.
     dispersion : float
         g(τ) of the exponential family: 1 for Bernoulli and Poisson rewards, the variance for Gaussian ones.
     prior : (array_like, array_like), optional
@@ -79,7 +80,7 @@ class GLBOMD(Policy):
         link: str | Link = "logistic",
         *,
         theta_bound: float = 3.0,
-        parameters: Parameters = "practical",
+        parameters: PublishedParameters = "practical",
         exploration: float | Literal["inverse_gap"] = 0.5,
         gamma_scale: float = 10.0,
         failure_probability: float = 0.01,
@@ -94,16 +95,15 @@ class GLBOMD(Policy):
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.dispersion = positive("dispersion", dispersion)
-        self.parameters = checked_parameters(parameters)
+        self.parameters = checked_parameters(parameters, published=True)
 
         R = self.link.self_concordance(S)
         self._C = self.link.lipschitz(S) / self.dispersion  # C_μ/g(τ)
+        self.eta = 1.0 if parameters == "practical" else 1.0 + R * S
         if parameters == "theory":
-            self.eta = 1.0 + R * S
             self.ridge = 2.0 * max(7 * dim * self.eta * R**2, max(3 * self.eta * R * S, 1.0) * self._C)
         else:
-            self.eta = 1.0
-            self.ridge = 0.25 * dim
+            self.ridge = float(dim) if parameters == "published" else 0.25 * dim
         not_in_theory(prior, parameters)
         self.prior = checked_prior(prior, self.dim, S)
         start = Prior.of(self.prior, self.dim, self.ridge, S)
@@ -115,7 +115,9 @@ class GLBOMD(Policy):
         """β_t, the radius of the ellipsoid {θ : ‖θ − θ_t‖_{H_t} ≤ β_t}."""
         if self.parameters == "practical":
             return 0.0 if self.exploration == "inverse_gap" else float(self.exploration)
-        growth = math.log(2.0 + 2.0 * self._C * self.rounds / self.ridge)
+        # the theorem's proof bounds the error of θ_t by the t − 1 rewards before it; its statement (5) has t
+        t = self.rounds + (self.parameters == "published")
+        growth = math.log(2.0 + 2.0 * self._C * t / self.ridge)
         squared = 4.0 * self.ridge * self.theta_bound**2 + 2.0 * self.eta * math.log(1.0 / self.failure_probability)
         return math.sqrt(squared + 6.0 * self.dim * self.eta**2 * growth)
 
