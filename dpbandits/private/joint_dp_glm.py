@@ -76,7 +76,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack, cast
 
 import numpy as np
 
@@ -249,7 +249,7 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         self.clip = 1.2 * furthest if clip is None else positive("clip", clip)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
-        self.parameters = checked_parameters(parameters)
+        self.parameters = checked_parameters(cast(Parameters, parameters))
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.prior = prior
         no_prior(prior, "JointDPGLM", "whose exploration rules arms out for good by what was observed alone")

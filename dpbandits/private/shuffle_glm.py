@@ -48,7 +48,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack, cast
 
 import numpy as np
 
@@ -205,7 +205,7 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
         low, high = finite_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         T = integer("horizon", horizon, at_least=1)
-        self.parameters = checked_parameters(parameters)
+        self.parameters = checked_parameters(cast(Parameters, parameters))
         self.exploration = positive("exploration", exploration)
         self.matrix_share = fraction("matrix_share", matrix_share)
         self.analysis = choice("analysis", analysis, "numeric", "paper")
