@@ -1,0 +1,31 @@
+"""Experiments, from a plan to a decision: which file answers which question.
+
+==================  =================================================================================================
+:mod:`.experiment`  ``Experiment``: assign, record, look, stop
+:mod:`.results`     what is known: means, intervals, differences, the best arm; as text, JSON, picture, page
+:mod:`.policy`      who is protected at what price; how arms are assigned and batches released
+:mod:`.sequences`   why intervals hold at all times, noise included: the proofs, and how they are computed
+:mod:`.batches`     how often is something released?
+:mod:`.stopping`    when is the best arm known, when is it futile?
+:mod:`.visits`      a person who comes again
+==================  =================================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpkit.lazy import attributes_of
+
+if TYPE_CHECKING:
+    from dpbandits.experiment.experiment import Experiment
+    from dpbandits.experiment.results import ExperimentResults
+
+__all__ = ["Experiment", "ExperimentResults"]
+
+_HOMES = {
+    "Experiment": "dpbandits.experiment.experiment",
+    "ExperimentResults": "dpbandits.experiment.results",
+}
+
+__getattr__, __dir__ = attributes_of(__name__, _HOMES)
