@@ -3,11 +3,13 @@
 ==================  =================================================================================================
 :mod:`.experiment`  ``Experiment``: assign, record, look, stop
 :mod:`.results`     what is known: means, intervals, differences, the best arm; as text, JSON, picture, page
+:mod:`.planning`    ``plan``: how many persons are needed
 :mod:`.policy`      who is protected at what price; how arms are assigned and batches released
 :mod:`.sequences`   why intervals hold at all times, noise included: the proofs, and how they are computed
 :mod:`.batches`     how often is something released?
 :mod:`.stopping`    when is the best arm known, when is it futile?
 :mod:`.visits`      a person who comes again
+:mod:`.page`        results as a page and as a picture
 ==================  =================================================================================================
 """
 
@@ -19,13 +21,17 @@ from dpkit.lazy import attributes_of
 
 if TYPE_CHECKING:
     from dpbandits.experiment.experiment import Experiment
+    from dpbandits.experiment.planning import Plan, PlanRow, plan
     from dpbandits.experiment.results import ExperimentResults
 
-__all__ = ["Experiment", "ExperimentResults"]
+__all__ = ["Experiment", "ExperimentResults", "Plan", "PlanRow", "plan"]
 
 _HOMES = {
     "Experiment": "dpbandits.experiment.experiment",
     "ExperimentResults": "dpbandits.experiment.results",
+    "Plan": "dpbandits.experiment.planning",
+    "PlanRow": "dpbandits.experiment.planning",
+    "plan": "dpbandits.experiment.planning",
 }
 
 __getattr__, __dir__ = attributes_of(__name__, _HOMES)

@@ -20,6 +20,7 @@ import numpy as np
 
 from accounting import Budget, Laplace
 from dpbandits.durability.decision_log import DecisionLog
+from dpbandits.experiment.planning import plan
 from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.experiment.results import ExperimentResults, Setting
 from dpbandits.experiment.stopping import stop_text
@@ -54,7 +55,7 @@ class Experiment:
         What the whole experiment may cost, for one decision, or with ``unit="person"`` one person, replaced (or zeroed
         out). δ may be 0.
     horizon : int
-        The most decisions there will be; :func:`dpbandits.experiment.plan` says how many are needed.
+        The most decisions there will be; ``Experiment.plan(…).horizon`` says how many are needed.
     metric_range : (float, float)
         Public; values outside are refused, or moved there with ``on_violation="clip"``.
     alpha : float
@@ -108,6 +109,8 @@ class Experiment:
     True
     """
 
+    plan = staticmethod(plan)
+
     def __init__(
         self,
         arms: int | Sequence[str],
@@ -126,25 +129,20 @@ class Experiment:
     ) -> None:
         names = [str(k) for k in range(arms)] if isinstance(arms, int) else arms
         first = names[0] if isinstance(names, Sequence) and len(names) else ""
-        self._take(
-            ExperimentPolicy(
-                names,
-                budget=budget,
-                horizon=horizon,
-                reward_range=metric_range,
-                alpha=alpha,
-                assignment=assignment,
-                baseline=first if baseline is None else baseline,
-                missing=missing,
-                wait=wait,
-                stop_when=stop_text(stop_when),
-                worthwhile=worthwhile,
-                **options,
-            )
+        self.policy = ExperimentPolicy(
+            names,
+            budget=budget,
+            horizon=horizon,
+            reward_range=metric_range,
+            alpha=alpha,
+            assignment=assignment,
+            baseline=first if baseline is None else baseline,
+            missing=missing,
+            wait=wait,
+            stop_when=stop_text(stop_when),
+            worthwhile=worthwhile,
+            **options,
         )
-
-    def _take(self, policy: ExperimentPolicy) -> None:
-        self.policy = policy
 
     def __repr__(self) -> str:
         own = self.policy
@@ -279,5 +277,5 @@ class Experiment:
         policy = ExperimentPolicy.load(path, decision_log=decision_log, **more)
         if not isinstance(policy, ExperimentPolicy):
             raise TypeError(f"path must hold the state of an experiment, got a {type(policy).__name__}")
-        made._take(policy)
+        made.policy = policy
         return made

@@ -247,14 +247,14 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         found = self.posteriors.of(np.minimum(known.closed, whole.sum(axis=1)), centred, decisions)
         wide = self.posteriors.of(np.minimum(known.closed, whole.sum(axis=1)), centred, 0)
         spread = wide.width / _EXPLORATION
-        shares = top_two(found.mean, spread) if self.stop.kind == "best" else known.shares
+        shares = top_two(np.clip(found.mean, 0.0, 1.0), spread) if self.stop.kind == "best" else known.shares
         best, stopped = known.found, known.stopped
         if known.closed.all():
             evidence = known.evidence(missing)
             best = best or best_arm(self.sequences, evidence, self.alpha)
             where = self.arms.index(self.baseline)
             stopped = stopped or self.stop.reason(self.sequences, evidence, self.alpha, where, best)
-        chosen = replace(known, mean=found.mean, width=found.width, spread=spread, shares=shares)
+        chosen = replace(known, mean=np.clip(found.mean, 0.0, 1.0), width=found.width, spread=spread, shares=shares)
         return replace(chosen, since=decisions, found=best, stopped=stopped)
 
     def expose(self) -> None:
