@@ -214,39 +214,8 @@ class Experiment:
 
     def results(self) -> ExperimentResults:
         """What is known now, from what has been released. It costs nothing, and may be asked for at any time."""
-        own = self.policy
-        own.settle()
-        with own.lock:
-            public, (low, high) = own.public, own.reward_range
-            setting = Setting(
-                tuple(own.arms),
-                own.baseline,
-                low,
-                high,
-                own.missing,
-                own.alpha,
-                own.assignment,
-                int(own.horizon or 0),
-                "laplace" if isinstance(own.sums.cost, Laplace) else "gaussian",
-                own.sums.scale,
-                STEPS,
-            )
-            most = int(public.closed.max())
-            totals = own.sums.totals(own.decisions).tolist()
-            report = own.privacy(own.budget.delta)
-            return ExperimentResults(
-                setting,
-                dict(zip(own.arms, totals, strict=True)),
-                public.sums[:, :most].copy(),
-                public.counts[:, :most].copy(),
-                public.when[:, :most].copy(),
-                public.mean.copy(),
-                public.spread.copy(),
-                str(report),
-                report.simulation,
-                own.arms[public.found - 1] if public.found else None,
-                public.stopped,
-            )
+        self.policy.settle()
+        return _results(self.policy)
 
     def privacy(self, delta: float | None = None) -> PrivacyReport:
         """What has been spent and what is left, at ``delta`` (by default the budget's)."""
@@ -279,3 +248,48 @@ class Experiment:
             raise TypeError(f"path must hold the state of an experiment, got a {type(policy).__name__}")
         made.policy = policy
         return made
+
+    @staticmethod
+    def results_in(path: str | Path) -> ExperimentResults:
+        """The results in a saved state or a checkpoint, as of then, without going on with the experiment.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged, or no state of an experiment.
+        """
+        return _results(ExperimentPolicy.of_file(path))
+
+
+def _results(policy: ExperimentPolicy) -> ExperimentResults:
+    """What a policy has released, and public numbers."""
+    with policy.lock:
+        public, (low, high), arms = policy.public, policy.reward_range, policy.arms
+        setting = Setting(
+            tuple(arms),
+            policy.baseline,
+            low,
+            high,
+            policy.missing,
+            policy.alpha,
+            policy.assignment,
+            int(policy.horizon or 0),
+            "laplace" if isinstance(policy.sums.cost, Laplace) else "gaussian",
+            policy.sums.scale,
+            STEPS,
+        )
+        most = int(public.closed.max())
+        report = policy.privacy(policy.budget.delta)
+        return ExperimentResults(
+            setting,
+            dict(zip(arms, policy.sums.totals(policy.decisions).tolist(), strict=True)),
+            public.sums[:, :most].copy(),
+            public.counts[:, :most].copy(),
+            public.when[:, :most].copy(),
+            public.mean.copy(),
+            public.spread.copy(),
+            str(report),
+            report.simulation,
+            arms[public.found - 1] if public.found else None,
+            public.stopped,
+        )

@@ -27,7 +27,7 @@ from dpkit.moments.trial_batches import STEPS, TrialBatches
 
 __all__ = ["Plan", "PlanRow", "plan"]
 
-# of random experiments, always the same ones; of bisections; of looks at which they are made; of horizons that are tried
+# of random experiments, always the same ones; of bisections; of looks at which they are made; of horizons
 _RUNS, _STEPS, _LOOKS, _PASSES = 2000, 20, 16, 5
 # nats that a mixture over λ costs, for the first guess
 _MIXED = 2.5
@@ -98,17 +98,19 @@ class Plan:
             cells.append([name, f"{row.persons:,}", f"{self.arms * row.persons:,}", ratio])
         return cells
 
-    def _sentence(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """What was asked."""
         return (
             f"{self.baseline:g} against {self.baseline + self.effect:g}, {self.arms} arms, found with probability "
             f"{self.power:g}, level {self.alpha:g} at all times"
         )
 
     def __str__(self) -> str:
-        return f"{self._sentence()}\n{as_text(self.cells())}"
+        return f"{self.sentence}\n{as_text(self.cells())}"
 
     def _repr_html_(self) -> str:
-        return as_html(self._sentence(), self.cells())
+        return as_html(self.sentence, self.cells())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; ε is None without privacy."""

@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
@@ -31,6 +32,7 @@ from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer
 from dpbandits.durability.pending import Pending
+from dpbandits.durability.state import kind_name
 from dpbandits.experiment.batches import batch_ends
 from dpbandits.experiment.sequences import Evidence, Sequences
 from dpbandits.experiment.stopping import Stop, best_arm, top_two
@@ -42,11 +44,14 @@ from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.private.parts.arm_posteriors import Posteriors
 from dpkit.moments.trial_batches import STEPS, TrialBatches
+from dpkit.states import files
+from dpkit.states.entries import conform, generator
 
 __all__ = ["ExperimentPolicy", "Readings"]
 
-# of the draws of an adaptive assignment, over the posterior's standard deviation
-_EXPLORATION = 0.8
+# of the draws of an adaptive assignment, over the posterior's standard deviation: more than 1, as noise has longer tails
+# than the model's, and no arm may be given up because of a single draw of it (one run in twenty was, at 0.8 and 1)
+_EXPLORATION = 1.2
 _NOTHING: Array = np.empty(0)
 
 
@@ -310,3 +315,18 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
     def resume(self, saved: Any) -> None:
         super().resume(saved)
         self.public.check()
+
+    @classmethod
+    def of_file(cls, path: str | Path) -> ExperimentPolicy:
+        """A policy with what a saved state or a checkpoint has released: to be read, and for nothing else."""
+        tree, _ = files.read(path)
+        if tree.get("policy") != kind_name(cls):
+            raise ValueError(f"path must hold the state of an experiment, got another file, {path}")
+        try:
+            config = {**tree["config"], "budget": Budget(**tree["config"]["budget"])}
+            made = cls(**config, rng=generator(conform("generator", tree["generator"], ""), None))
+            made.resume(tree["learned"])
+            made.decisions = conform("decisions", tree["decisions"], 0)
+            return made
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"path must hold a state that fits together, got {path}: {error!r}") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from accounting import Gaussian, Laplace
 from accounting.arrays import Array
 from accounting.printed import as_html, as_text
 from dpbandits.experiment.sequences import Evidence, Sequences
-from dpbandits.experiment.stopping import chances
+from dpbandits.experiment.stopping import best_arm, chances
 
 __all__ = ["ExperimentResults", "Setting"]
 
@@ -205,6 +205,11 @@ class ExperimentResults:
         """
         return dict(zip(self.arms, chances(self.center, self.spread).tolist(), strict=True))
 
+    def with_best(self) -> ExperimentResults:
+        """With the best arm, if what was released says which it is."""
+        found = best_arm(self.setting.sequences, self.evidence, self.setting.alpha)
+        return replace(self, best=self.arms[found - 1] if found else None)
+
     def history(self) -> dict[str, dict[str, list[float]]]:
         """Of each arm, after each of its releases: ``decisions`` of all arms, ``mean``, ``low`` and ``high``."""
         sums, counts = self.sums.cumsum(axis=1), self.counts.cumsum(axis=1)
@@ -245,7 +250,7 @@ class ExperimentResults:
             low, high = self.intervals[arm]
             least, most = (0.0, 0.0) if base else self.differences[arm]
             row = [arm, f"{self.assigned[arm]:,}", f"{self.counted[arm]:,}", f"{self.means[arm]:.4g}" if shown else "–"]
-            row += [f"[{low:.4g}, {high:.4g}]", "baseline" if base else f"[{least:+.4g}, {most:+.4g}]"]
+            row += [f"[{low:.3g}, {high:.3g}]", "baseline" if base else f"[{least:+.3g}, {most:+.3g}]"]
             rows.append([*row, "" if base else f"{self.e_values[arm]:.3g}", f"{self.chance_of_best[arm]:.3g}"])
         return rows
 

@@ -209,6 +209,11 @@ class TrialBatches:
         if batch >= self.closed[arm]:
             self.sums[arm, batch] += steps - self._missing
 
+    def add_many(self, arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Take in records of shape (n, m), within their ranges, of n arms: all for the first batch."""
+        steps = np.rint((values - self._low) / self._length * STEPS).astype(np.int64).clip(0, STEPS)
+        np.add.at(self.sums[:, 0], arms, steps - self._missing)
+
     def release(self, arm: int, decisions: int) -> NDArray[np.int64]:
         """Close the first open batch of an arm after so many decisions: its noisy sums in steps, shape (m,).
 
