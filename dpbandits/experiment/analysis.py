@@ -12,7 +12,7 @@ most the length of the range, and costs one ``Laplace(z)`` or ``Gaussian(z)`` (:
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Laplace
 from accounting import epsilon as price_of
 from accounting.checks import choice, fraction
-from dpbandits.experiment.results import ExperimentResults, Setting
+from dpbandits.experiment.results import ExperimentResults
+from dpbandits.experiment.setting import Setting
 from dpbandits.policy.checks import checked_budget, real_array
 from dpkit import randomness
 from dpkit.moments.trial_batches import STEPS, TrialBatches
@@ -123,19 +124,39 @@ def analyse(
     sums.add_many(chosen, whole)
     noisy = np.array([sums.release(k, 0) for k in range(len(names))])
     even = counts.max() <= _EVEN * counts.min()
-    kind = "laplace" if isinstance(sums.cost, Laplace) else "gaussian"
-    setting = Setting(arm_names, base, low, high, absent, level, "fixed" if even else "adaptive", len(found), kind,  # type: ignore[arg-type]
-                      sums.scale, STEPS)  # fmt: skip
+    noise: Literal["laplace", "gaussian"] = "laplace" if isinstance(sums.cost, Laplace) else "gaussian"
+    setting = Setting(
+        arms=arm_names,
+        baseline=base,
+        metric="value",
+        low=low,
+        high=high,
+        missing=absent,
+        alpha=level,
+        assignment="fixed" if even else "adaptive",
+        horizon=len(found),
+        noise=noise,
+        scale=sums.scale,
+        steps=STEPS,
+    )
     share = (noisy[:, 0] / STEPS / counts) + (absent - low) / (high - low)
     center = np.clip(share, 0.0, 1.0)
     spread = np.sqrt(np.maximum(center * (1.0 - center), 1.0 / counts) / counts + (sums.noise / counts) ** 2)
     simulation = randomness.is_simulation(source)
     spent = f"({price_of(sums.cost, budget.delta):.6g}, {budget.delta:g})-DP, the value of one {budget.unit}"
     spent += " (SIMULATION: the noise came from a seeded generator; not a private release)" if simulation else ""
-    columns = noisy, counts[:, None], np.full((len(names), 1), len(found))
-    assigned = dict(zip(arm_names, counts.tolist(), strict=True))
-    made = ExperimentResults(setting, assigned, *columns, center, spread, spent, simulation, None, "all rows are in")
-    return made.with_best()
+    return ExperimentResults(
+        setting,
+        assigned=dict(zip(arm_names, counts.tolist(), strict=True)),
+        sums=noisy,
+        counts=counts[:, None],
+        when=np.full((len(names), 1), len(found)),
+        center=center,
+        spread=spread,
+        spent=spent,
+        simulation=simulation,
+        stopped="all rows are in",
+    ).with_best()
 
 
 def _first_rows(persons: Sequence[Hashable], chosen: NDArray[np.int64]) -> NDArray[np.int64]:

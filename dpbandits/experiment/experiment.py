@@ -11,7 +11,8 @@ Who is protected, how, and at what price: :mod:`dpbandits.experiment.policy`.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -22,7 +23,8 @@ from accounting import Budget, Laplace
 from dpbandits.durability.decision_log import DecisionLog
 from dpbandits.experiment.planning import plan
 from dpbandits.experiment.policy import ExperimentPolicy
-from dpbandits.experiment.results import ExperimentResults, Setting
+from dpbandits.experiment.results import ExperimentResults
+from dpbandits.experiment.setting import Setting
 from dpbandits.experiment.stopping import stop_text
 from dpbandits.policy.decision import Decision, PrivacyReport
 from dpkit.moments.trial_batches import STEPS
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Experiment", "ExperimentOptions"]
+
+# what a single metric is called
+_ONE = "value"
 
 
 class ExperimentOptions(TypedDict, total=False):
@@ -58,6 +63,10 @@ class Experiment:
         The most decisions there will be; ``Experiment.plan(…).horizon`` says how many are needed.
     metric_range : (float, float)
         Public; values outside are refused, or moved there with ``on_violation="clip"``.
+    metrics : dict of str to (float, float), optional
+        Several metrics, in place of ``metric_range``: their names and ranges. The first one decides (which arms are
+        assigned, which is best); ``results().metrics`` has the others. They share the budget: one release is a vector,
+        and with m metrics each has m times the Laplace noise of one, or √m times the Gaussian.
     alpha : float
         The probability with which any of the intervals, of the differences, or the best arm may ever be wrong.
     assignment : {"adaptive", "fixed"}
@@ -66,7 +75,7 @@ class Experiment:
         where means drift, arms are comparable with "fixed" only.
     baseline : str, optional
         The arm that others are compared with; by default the first one.
-    missing : float, optional
+    missing : float or dict of str to float, optional
         What a decision whose value does not come in time counts as; by default the lower end of the range: no sale.
     wait : int
         So many further decisions a batch waits for values after its last decision; what comes later does not count.
@@ -118,26 +127,29 @@ class Experiment:
         budget: Budget,
         horizon: int,
         metric_range: tuple[float, float] = (0.0, 1.0),
+        metrics: Mapping[str, tuple[float, float]] | None = None,
         alpha: float = 0.05,
         assignment: Literal["adaptive", "fixed"] = "adaptive",
         baseline: str | None = None,
-        missing: float | None = None,
+        missing: float | Mapping[str, float] | None = None,
         wait: int = 0,
         stop_when: Literal["best", "futile"] | date | str | None = None,
         worthwhile: float = 0.0,
         **options: Unpack[ExperimentOptions],
     ) -> None:
         names = [str(k) for k in range(arms)] if isinstance(arms, int) else arms
+        ranges = {_ONE: metric_range} if metrics is None else dict(metrics)
+        told = missing if isinstance(missing, Mapping) else {} if missing is None else dict.fromkeys(ranges, missing)
         first = names[0] if isinstance(names, Sequence) and len(names) else ""
         self.policy = ExperimentPolicy(
             names,
             budget=budget,
             horizon=horizon,
-            reward_range=metric_range,
+            metrics=ranges,
             alpha=alpha,
             assignment=assignment,
             baseline=first if baseline is None else baseline,
-            missing=missing,
+            missing=told,
             wait=wait,
             stop_when=stop_text(stop_when),
             worthwhile=worthwhile,
@@ -176,10 +188,11 @@ class Experiment:
             own.end(f"the date {own.stop_when} has come")
         return own.select(person=person)
 
-    def record(self, decision: Decision | int, value: float | None) -> None:
+    def record(self, decision: Decision | int, value: float | Mapping[str, float | None] | None) -> None:
         """Take in what came of a decision (given itself or by its id); None is a value that will never come.
 
-        What comes after its batch was released, or after the end, does not count, and is passed over.
+        Of several metrics all values are told at once, by their names; one that is not told counts as ``missing``. What
+        comes after its batch was released, or after the end, does not count, and is passed over.
 
         Raises
         ------
@@ -190,7 +203,7 @@ class Experiment:
         if value is not None:
             self.policy.checked_reward(value)
         if not self.policy.late(decision):
-            self.policy.update(decision, value)
+            self.policy.update(decision, value)  # type: ignore[arg-type]
 
     @property
     def stopped(self) -> str:
@@ -264,32 +277,38 @@ class Experiment:
 def _results(policy: ExperimentPolicy) -> ExperimentResults:
     """What a policy has released, and public numbers."""
     with policy.lock:
-        public, (low, high), arms = policy.public, policy.reward_range, policy.arms
-        setting = Setting(
-            tuple(arms),
-            policy.baseline,
-            low,
-            high,
-            policy.missing,
-            policy.alpha,
-            policy.assignment,
-            int(policy.horizon or 0),
-            "laplace" if isinstance(policy.sums.cost, Laplace) else "gaussian",
-            policy.sums.scale,
-            STEPS,
-        )
-        most = int(public.closed.max())
-        report = policy.privacy(policy.budget.delta)
-        return ExperimentResults(
-            setting,
-            dict(zip(arms, policy.sums.totals(policy.decisions).tolist(), strict=True)),
-            public.sums[:, :most].copy(),
-            public.counts[:, :most].copy(),
-            public.when[:, :most].copy(),
-            public.mean.copy(),
-            public.spread.copy(),
-            str(report),
-            report.simulation,
-            arms[public.found - 1] if public.found else None,
-            public.stopped,
-        )
+        public, arms = policy.public, tuple(policy.arms)
+        noise: Literal["laplace", "gaussian"] = "laplace" if isinstance(policy.sums.cost, Laplace) else "gaussian"
+        most, report = int(public.closed.max()), policy.privacy(policy.budget.delta)
+        assigned = dict(zip(arms, policy.sums.totals(policy.decisions).tolist(), strict=True))
+        found: list[ExperimentResults] = []
+        for metric, (name, (low, high)) in enumerate(policy.metrics.items()):
+            setting = Setting(
+                arms=arms,
+                baseline=policy.baseline,
+                metric=name,
+                low=low,
+                high=high,
+                missing=policy.missing[name],
+                alpha=policy.alpha,
+                assignment=policy.assignment,
+                horizon=int(policy.horizon or 0),
+                noise=noise,
+                scale=policy.sums.scale,
+                steps=STEPS,
+            )
+            one = ExperimentResults(
+                setting,
+                assigned=assigned,
+                sums=public.sums[:, :most, metric].copy(),
+                counts=public.counts[:, :most].copy(),
+                when=public.when[:, :most].copy(),
+                center=public.center[:, metric].copy(),
+                spread=public.spread[:, metric].copy(),
+                spent=str(report),
+                simulation=report.simulation,
+                stopped=public.stopped,
+            )
+            found.append(one)
+        best = arms[public.found - 1] if public.found else None
+        return replace(found[0], best=best, others=tuple(one.with_best() for one in found[1:]))

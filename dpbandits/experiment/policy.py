@@ -19,14 +19,14 @@ Cost per decision: O(K); per release some milliseconds (e-values of pairs of arm
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from accounting import Budget
 from accounting.arrays import Array
@@ -34,10 +34,12 @@ from accounting.checks import choice, fraction, integer
 from dpbandits.durability.pending import Pending
 from dpbandits.durability.state import kind_name
 from dpbandits.experiment.batches import batch_ends
-from dpbandits.experiment.sequences import Evidence, Sequences
+from dpbandits.experiment.readings import Readings
+from dpbandits.experiment.sequences import Sequences
 from dpbandits.experiment.stopping import Stop, best_arm, top_two
 from dpbandits.experiment.visits import Visits
 from dpbandits.policy.catalogue import Catalogue
+from dpbandits.policy.checks import checked_reward
 from dpbandits.policy.choices import Independent, Law, Shares, Ties
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
@@ -45,65 +47,14 @@ from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, fi
 from dpbandits.private.parts.arm_posteriors import Posteriors
 from dpkit.moments.trial_batches import STEPS, TrialBatches
 from dpkit.states import files
-from dpkit.states.entries import conform, generator
+from dpkit.states.entries import conform, generator, short
 
-__all__ = ["ExperimentPolicy", "Readings"]
+__all__ = ["ExperimentPolicy"]
 
-# of the draws of an adaptive assignment, over the posterior's standard deviation: more than 1, as noise has longer tails
-# than the model's, and no arm may be given up because of a single draw of it (one run in twenty was, at 0.8 and 1)
+# of the draws of an adaptive assignment, over the posterior's standard deviation: more than 1, as noise has longer
+# tails than the model's, and no arm may be given up for a single draw of it (one run in twenty did, at 0.8 and 1)
 _EXPLORATION = 1.2
 _NOTHING: Array = np.empty(0)
-
-
-@dataclass(frozen=True)
-class Readings:
-    """The public half.
-
-    Attributes
-    ----------
-    closed : (K,) ndarray of int
-        How many batches of each arm have been released.
-    sums : (K, J) ndarray of int
-        Their noisy sums of values above ``missing``, in steps; zero where there was none yet.
-    counts, when : (K, J) ndarray of int
-        How many decisions each had, and after how many decisions of all arms it was released.
-    mean, width : (K,) ndarray
-        Of the posterior of each arm, and of normal draws by which arms are chosen, in lengths of the range.
-    spread : (K,) ndarray
-        The posterior's standard deviation.
-    shares : (K,) ndarray
-        With which arms are chosen where top-two sampling chooses.
-    since : int
-        After how many decisions the last release was made.
-    found : int
-        The arm that was found to be best, plus one; 0 before.
-    stopped : str
-        Why no further decision is made; empty while they are.
-    """
-
-    closed: NDArray[np.int64]
-    sums: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    when: NDArray[np.int64]
-    mean: Array
-    width: Array
-    spread: Array
-    shares: Array
-    since: int
-    found: int
-    stopped: str
-
-    def evidence(self, missing: float) -> Evidence:
-        """What sequences are told, ``missing`` in lengths of the range."""
-        count = self.counts.sum(axis=1).astype(np.float64)
-        total = self.sums.sum(axis=1) / STEPS + count * missing
-        return Evidence(total, count, self.closed.astype(np.float64))
-
-    def check(self) -> None:
-        """Refuse one that was read from a file, and is none."""
-        K, J = self.sums.shape
-        if (self.closed < 0).any() or (self.closed > J).any() or (self.counts < 0).any() or self.found > K:
-            raise ValueError("public must have a sum for each closed batch, and find one of the arms, got others")
 
 
 class ExperimentPolicy(PrivatePolicy[Readings]):
@@ -131,13 +82,15 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         alpha: float,
         assignment: str,
         baseline: str,
-        missing: float | None,
+        metrics: Mapping[str, tuple[float, float]],
+        missing: Mapping[str, float],
         wait: int,
         stop_when: str | None,
         worthwhile: float,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        super().__init__(1, (0.0, 1.0), budget=budget, horizon=horizon, **options)
+        first = next(iter(metrics.values()), (0.0, 1.0))
+        super().__init__(1, first, budget=budget, horizon=horizon, **options)
         self.arms = list(Catalogue(arms).names)  # which refuses what are no names
         self.n_arms = K = len(self.arms)
         if K < 2:
@@ -145,14 +98,25 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         self.alpha = fraction("alpha", alpha)
         self.assignment = choice("assignment", assignment, "adaptive", "fixed")
         self.baseline = choice("baseline", baseline, *self.arms)
-        low, high = finite_rewards(self.reward_range)
-        self.missing = low if missing is None else float(missing)
-        if not low <= self.missing <= high:
-            raise ValueError(f"missing must lie in metric_range, [{low:g}, {high:g}], got missing={missing!r}")
+        if not metrics:
+            raise ValueError("metrics must be at least one, got none")
+        if len(metrics) > 1 and options.get("decision_log") is not None:
+            raise ValueError("decision_log must be None for several metrics: it has one column of rewards")
+        self.metrics = {name: finite_rewards((float(low), float(high))) for name, (low, high) in metrics.items()}
+        self.missing = {name: float(missing.get(name, low)) for name, (low, _) in self.metrics.items()}
+        for name, (low, high) in self.metrics.items():
+            if not low <= self.missing[name] <= high:
+                raise ValueError(
+                    f"missing must lie in the range of {name}, [{low:g}, {high:g}], got missing={self.missing[name]!r}"
+                )
+        if unknown := set(missing) - set(self.metrics):
+            raise ValueError(f"missing must be of metrics, {list(self.metrics)}, got {sorted(unknown)}")
+        low, high = self.reward_range
         self.stop_when, self.worthwhile = stop_when, float(worthwhile)
         self.stop = Stop.of(stop_when, self.worthwhile / (high - low))
         T, self.wait = integer("horizon", horizon, at_least=1), integer("wait", wait, at_least=0)
-        sums = partial(TrialBatches, K, [(low, high)], [self.missing], wait=self.wait, budget=budget, rng=self.rng)
+        told = list(self.metrics.values()), list(self.missing.values())
+        sums = partial(TrialBatches, K, *told, wait=self.wait, budget=budget, rng=self.rng)
         self.sums = sums(ends=batch_ends(T, K, sums(ends=[1]).noise))
         self.schedule = Schedule(self.sums.ends.tolist())
         self.sequences = Sequences(self.sums.cost, self.sums.scale, STEPS, T, self.assignment == "fixed")
@@ -160,9 +124,10 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         self.posteriors = Posteriors(0.0, 1.0, 0.5, lengths, self.sums.noise, _EXPLORATION, T)
         self.visits = Visits()
         J = len(lengths) + 1
-        none = np.zeros((K, J), np.int64)
-        even = np.full(K, 1.0 / K)
-        start = Readings(np.zeros(K, np.int64), none, none, none, even, even, even, even, 0, 0, "")
+        none, m = np.zeros((K, J), np.int64), len(self.metrics)
+        even, flat = np.full(K, 1.0 / K), np.full((K, m), 0.5)
+        sums_of = np.zeros((K, J, m), np.int64)
+        start = Readings(np.zeros(K, np.int64), sums_of, none, none, even, even, flat, flat, even, 0, 0, "")
         self.public = self._reckoned(start, 0)
         self.open_run(self.sums.cost)
 
@@ -215,8 +180,31 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         if self.persons is not None:
             self.visits.add(pending.person, pending.round, pending.index)
 
-    def learn(self, pending: Pending, reward: float) -> None:
-        self.sums.add(pending.index, pending.note[0], [reward])
+    def learn(self, pending: Pending, reward: Any) -> None:
+        values = reward if isinstance(reward, tuple) else (reward,)
+        self.sums.add(pending.index, pending.note[0], values)
+
+    def checked_reward(self, reward: Any) -> Any:
+        """The value of one metric, or those of several, by their names, as a tuple."""
+        if len(self.metrics) == 1 and not isinstance(reward, Mapping):
+            reward = {next(iter(self.metrics)): reward}
+        elif isinstance(reward, tuple):  # from a journal
+            reward = dict(zip(self.metrics, reward, strict=True))
+        if not isinstance(reward, Mapping) or set(reward) - set(self.metrics):
+            raise ValueError(f"value must be a mapping of metrics among {list(self.metrics)}, got {short(reward)}")
+        told = {**self.missing, **{name: value for name, value in reward.items() if value is not None}}
+        values = tuple(self._within(name, told[name]) for name in self.metrics)
+        return values if len(values) > 1 else values[0]
+
+    def _within(self, metric: str, value: Any) -> float:
+        low, high = self.metrics[metric]
+        try:
+            return checked_reward(value, low, high, clip=self.on_violation == "clip")
+        except ValueError:
+            raise ValueError(
+                f"{metric} must be a finite number in [{low:g}, {high:g}], got {short(value)}: state a wider "
+                "metric_range, or on_violation='clip'"
+            ) from None
 
     # ------------------------------------------------------------------------------------------------ releases
 
@@ -239,28 +227,34 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         end = int(ends[j]) if j < len(ends) else math.inf
         count = min(int(self.sums.totals(self.decisions)[arm]), end) - before
         closed, sums, counts, when = (one.copy() for one in (known.closed, known.sums, known.counts, known.when))
-        sums[arm, j] = self.sums.release(arm, self.decisions)[0]
+        sums[arm, j] = self.sums.release(arm, self.decisions)
         counts[arm, j], when[arm, j] = count, self.decisions
         closed[arm] += 1
         return self._reckoned(replace(known, closed=closed, sums=sums, counts=counts, when=when), self.decisions)
 
     def _reckoned(self, known: Readings, decisions: int) -> Readings:
         """With all that follows from the sums."""
-        lengths, missing = self.posteriors.lengths, float(self.sums.missing[0])
+        lengths, missing = self.posteriors.lengths, self.sums.missing
         whole = known.counts[:, :-1] == lengths
-        centred = np.where(whole, known.sums[:, :-1] / STEPS + lengths * (missing - 0.5), 0.0)
-        found = self.posteriors.of(np.minimum(known.closed, whole.sum(axis=1)), centred, decisions)
-        wide = self.posteriors.of(np.minimum(known.closed, whole.sum(axis=1)), centred, 0)
-        spread = wide.width / _EXPLORATION
-        shares = top_two(np.clip(found.mean, 0.0, 1.0), spread) if self.stop.kind == "best" else known.shares
+        batches, center, spread = np.minimum(known.closed, whole.sum(axis=1)), [], []
+        for metric, absent in enumerate(missing.tolist()):
+            above = known.sums[:, :-1, metric] / STEPS + lengths * (absent - 0.5)
+            wide = self.posteriors.of(batches, np.where(whole, above, 0.0), 0)
+            center.append(np.clip(wide.mean, 0.0, 1.0))
+            spread.append(wide.width / _EXPLORATION)
+        late = math.sqrt(max(0.0, 1.0 - decisions / self.posteriors.horizon))
+        width = late * _EXPLORATION * spread[0]
+        shares = top_two(center[0], spread[0]) if self.stop.kind == "best" else known.shares
         best, stopped = known.found, known.stopped
         if known.closed.all():
             evidence = known.evidence(missing)
             best = best or best_arm(self.sequences, evidence, self.alpha)
             where = self.arms.index(self.baseline)
             stopped = stopped or self.stop.reason(self.sequences, evidence, self.alpha, where, best)
-        chosen = replace(known, mean=np.clip(found.mean, 0.0, 1.0), width=found.width, spread=spread, shares=shares)
-        return replace(chosen, since=decisions, found=best, stopped=stopped)
+        chosen = replace(
+            known, mean=center[0], width=width, shares=shares, since=decisions, found=best, stopped=stopped
+        )
+        return replace(chosen, center=np.stack(center, axis=1), spread=np.stack(spread, axis=1))
 
     def expose(self) -> None:
         super().expose()

@@ -11,61 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Gaussian, Laplace
 from accounting.arrays import Array
 from accounting.printed import as_html, as_text
-from dpbandits.experiment.sequences import Evidence, Sequences
+from dpbandits.experiment import written
+from dpbandits.experiment.sequences import Evidence
+from dpbandits.experiment.setting import Setting
 from dpbandits.experiment.stopping import best_arm, chances
 
-__all__ = ["ExperimentResults", "Setting"]
-
-_FORMAT, _VERSION = "dpbandits experiment", 1
-_KINDS: dict[str, type[Laplace] | type[Gaussian]] = {"laplace": Laplace, "gaussian": Gaussian}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What was fixed before the first decision, all of it public.
-
-    Attributes
-    ----------
-    arms : tuple of str
-    baseline : str
-    low, high, missing : float
-        The range of the metric, and what a decision without a value counts as.
-    alpha : float
-    assignment : {"adaptive", "fixed"}
-    horizon : int
-    noise : {"laplace", "gaussian", "none"}
-    scale : float
-        Of the noise of a sum, in steps.
-    steps : int
-        In the length of the range.
-    """
-
-    arms: tuple[str, ...]
-    baseline: str
-    low: float
-    high: float
-    missing: float
-    alpha: float
-    assignment: str
-    horizon: int
-    noise: Literal["laplace", "gaussian", "none"]
-    scale: float
-    steps: int
-
-    @property
-    def sequences(self) -> Sequences:
-        """What intervals and e-values are computed with."""
-        kind = _KINDS.get(self.noise)
-        noise = None if kind is None else kind(1.0)
-        return Sequences(noise, self.scale, self.steps, self.horizon, self.assignment == "fixed")
+__all__ = ["ExperimentResults"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +56,8 @@ class ExperimentResults:
         The arm that is known to be the only best one, at level α; None while none is.
     stopped : str
         Why the experiment has ended; empty while it runs.
+    others : tuple of ExperimentResults
+        Of further metrics. What is said of each holds at level α for that metric by itself.
     """
 
     setting: Setting
@@ -109,8 +69,9 @@ class ExperimentResults:
     spread: Array
     spent: str
     simulation: bool
-    best: str | None
     stopped: str
+    best: str | None = None
+    others: tuple[ExperimentResults, ...] = ()
 
     # ------------------------------------------------------------------------------------------------- numbers
 
@@ -118,6 +79,11 @@ class ExperimentResults:
     def arms(self) -> tuple[str, ...]:
         """Their names."""
         return self.setting.arms
+
+    @property
+    def metrics(self) -> dict[str, ExperimentResults]:
+        """The results by metric, of which this one is the first."""
+        return {one.setting.metric: one for one in (self, *self.others)}
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -267,25 +233,7 @@ class ExperimentResults:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: what people read, and under "released" all that the value is made of."""
-        own = self.setting
-        return {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "verdict": self.verdict,
-            "best": self.best,
-            "stopped": self.stopped,
-            "spent": self.spent,
-            "simulation": self.simulation,
-            "means": {arm: None if math.isnan(mean) else mean for arm, mean in self.means.items()},
-            "intervals": {arm: list(ends) for arm, ends in self.intervals.items()},
-            "differences": {arm: list(ends) for arm, ends in self.differences.items()},
-            "e_values": self.e_values,
-            "chance_of_best_by_a_model": self.chance_of_best,
-            "assigned": self.assigned,
-            "counted": self.counted,
-            "setting": {**vars(own), "arms": list(own.arms)},
-            "released": {name: getattr(self, name).tolist() for name in ("sums", "counts", "when", "center", "spread")},
-        }
+        return written.tree_of(self)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """JSON, also written to a file if there is a path."""
@@ -303,20 +251,7 @@ class ExperimentResults:
         ValueError
             If it is of another format or version, or does not fit together.
         """
-        if (tree.get("format"), tree.get("version")) != (_FORMAT, _VERSION):
-            raise ValueError(f"results must be of the format {_FORMAT!r}, version {_VERSION}, got another one")
-        try:
-            setting = Setting(**{**tree["setting"], "arms": tuple(tree["setting"]["arms"])})
-            parts: dict[str, Any] = {name: np.array(tree["released"][name]) for name in ("center", "spread")}
-            parts |= {name: np.array(tree["released"][name], dtype=np.int64) for name in ("sums", "counts", "when")}
-            parts |= {name: tree[name] for name in ("assigned", "spent", "simulation", "best", "stopped")}
-            K, made = len(setting.arms), cls(setting, **parts)
-            shapes = {made.sums.shape, made.counts.shape, made.when.shape, (K, made.sums.shape[1])}
-            if len(shapes) != 1 or made.center.shape != (K,) or set(made.assigned) != set(setting.arms):
-                raise ValueError("other shapes")
-            return made
-        except (TypeError, KeyError, IndexError, ValueError) as error:
-            raise ValueError(f"results must fit together, got some that do not: {error!r}") from None
+        return cls(**written.parts_of(tree, cls.from_dict))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ExperimentResults:
