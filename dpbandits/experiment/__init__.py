@@ -6,7 +6,8 @@
 :mod:`.planning`    ``plan``: how many persons are needed
 :mod:`.analysis`    ``analyse``: a table of people who were split already
 :mod:`.policy`      who is protected at what price; how arms are assigned and batches released
-:mod:`.setting`     what is fixed before the first decision; :mod:`.readings`: what was released since
+:mod:`.setting`     what is fixed before the first decision; :mod:`.metrics`: what is measured
+:mod:`.readings`    what has been released since; :mod:`.published` makes results of it
 :mod:`.sequences`   why intervals hold at all times, noise included: the proofs, and how they are computed
 :mod:`.batches`     how often is something released?
 :mod:`.stopping`    when is the best arm known, when is it futile?

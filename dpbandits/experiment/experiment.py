@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
-from accounting import Budget, Laplace
+from accounting import Budget
 from dpbandits.durability.decision_log import DecisionLog
 from dpbandits.experiment.planning import plan
 from dpbandits.experiment.policy import ExperimentPolicy
+from dpbandits.experiment.published import results_of
 from dpbandits.experiment.results import ExperimentResults
-from dpbandits.experiment.setting import Setting
 from dpbandits.experiment.stopping import stop_text
 from dpbandits.policy.decision import Decision, PrivacyReport
-from dpkit.moments.trial_batches import STEPS
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
@@ -228,7 +226,7 @@ class Experiment:
     def results(self) -> ExperimentResults:
         """What is known now, from what has been released. It costs nothing, and may be asked for at any time."""
         self.policy.settle()
-        return _results(self.policy)
+        return results_of(self.policy)
 
     def privacy(self, delta: float | None = None) -> PrivacyReport:
         """What has been spent and what is left, at ``delta`` (by default the budget's)."""
@@ -271,44 +269,4 @@ class Experiment:
         ValueError
             If it is damaged, or no state of an experiment.
         """
-        return _results(ExperimentPolicy.of_file(path))
-
-
-def _results(policy: ExperimentPolicy) -> ExperimentResults:
-    """What a policy has released, and public numbers."""
-    with policy.lock:
-        public, arms = policy.public, tuple(policy.arms)
-        noise: Literal["laplace", "gaussian"] = "laplace" if isinstance(policy.sums.cost, Laplace) else "gaussian"
-        most, report = int(public.closed.max()), policy.privacy(policy.budget.delta)
-        assigned = dict(zip(arms, policy.sums.totals(policy.decisions).tolist(), strict=True))
-        found: list[ExperimentResults] = []
-        for metric, (name, (low, high)) in enumerate(policy.metrics.items()):
-            setting = Setting(
-                arms=arms,
-                baseline=policy.baseline,
-                metric=name,
-                low=low,
-                high=high,
-                missing=policy.missing[name],
-                alpha=policy.alpha,
-                assignment=policy.assignment,
-                horizon=int(policy.horizon or 0),
-                noise=noise,
-                scale=policy.sums.scale,
-                steps=STEPS,
-            )
-            one = ExperimentResults(
-                setting,
-                assigned=assigned,
-                sums=public.sums[:, :most, metric].copy(),
-                counts=public.counts[:, :most].copy(),
-                when=public.when[:, :most].copy(),
-                center=public.center[:, metric].copy(),
-                spread=public.spread[:, metric].copy(),
-                spent=str(report),
-                simulation=report.simulation,
-                stopped=public.stopped,
-            )
-            found.append(one)
-        best = arms[public.found - 1] if public.found else None
-        return replace(found[0], best=best, others=tuple(one.with_best() for one in found[1:]))
+        return results_of(ExperimentPolicy.of_file(path))

@@ -34,20 +34,20 @@ from accounting.checks import choice, fraction, integer
 from dpbandits.durability.pending import Pending
 from dpbandits.durability.state import kind_name
 from dpbandits.experiment.batches import batch_ends
+from dpbandits.experiment.metrics import Metrics
 from dpbandits.experiment.readings import Readings
 from dpbandits.experiment.sequences import Sequences
 from dpbandits.experiment.stopping import Stop, best_arm, top_two
 from dpbandits.experiment.visits import Visits
 from dpbandits.policy.catalogue import Catalogue
-from dpbandits.policy.checks import checked_reward
 from dpbandits.policy.choices import Independent, Law, Shares, Ties
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
-from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule
 from dpbandits.private.parts.arm_posteriors import Posteriors
 from dpkit.moments.trial_batches import STEPS, TrialBatches
 from dpkit.states import files
-from dpkit.states.entries import conform, generator, short
+from dpkit.states.entries import conform, generator
 
 __all__ = ["ExperimentPolicy"]
 
@@ -98,19 +98,10 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         self.alpha = fraction("alpha", alpha)
         self.assignment = choice("assignment", assignment, "adaptive", "fixed")
         self.baseline = choice("baseline", baseline, *self.arms)
-        if not metrics:
-            raise ValueError("metrics must be at least one, got none")
         if len(metrics) > 1 and options.get("decision_log") is not None:
             raise ValueError("decision_log must be None for several metrics: it has one column of rewards")
-        self.metrics = {name: finite_rewards((float(low), float(high))) for name, (low, high) in metrics.items()}
-        self.missing = {name: float(missing.get(name, low)) for name, (low, _) in self.metrics.items()}
-        for name, (low, high) in self.metrics.items():
-            if not low <= self.missing[name] <= high:
-                raise ValueError(
-                    f"missing must lie in the range of {name}, [{low:g}, {high:g}], got missing={self.missing[name]!r}"
-                )
-        if unknown := set(missing) - set(self.metrics):
-            raise ValueError(f"missing must be of metrics, {list(self.metrics)}, got {sorted(unknown)}")
+        self.measured = Metrics(metrics, missing, clip=self.on_violation == "clip")
+        self.metrics, self.missing = self.measured.ranges, self.measured.missing
         low, high = self.reward_range
         self.stop_when, self.worthwhile = stop_when, float(worthwhile)
         self.stop = Stop.of(stop_when, self.worthwhile / (high - low))
@@ -186,25 +177,8 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
 
     def checked_reward(self, reward: Any) -> Any:
         """The value of one metric, or those of several, by their names, as a tuple."""
-        if len(self.metrics) == 1 and not isinstance(reward, Mapping):
-            reward = {next(iter(self.metrics)): reward}
-        elif isinstance(reward, tuple):  # from a journal
-            reward = dict(zip(self.metrics, reward, strict=True))
-        if not isinstance(reward, Mapping) or set(reward) - set(self.metrics):
-            raise ValueError(f"value must be a mapping of metrics among {list(self.metrics)}, got {short(reward)}")
-        told = {**self.missing, **{name: value for name, value in reward.items() if value is not None}}
-        values = tuple(self._within(name, told[name]) for name in self.metrics)
+        values = self.measured.checked(reward)
         return values if len(values) > 1 else values[0]
-
-    def _within(self, metric: str, value: Any) -> float:
-        low, high = self.metrics[metric]
-        try:
-            return checked_reward(value, low, high, clip=self.on_violation == "clip")
-        except ValueError:
-            raise ValueError(
-                f"{metric} must be a finite number in [{low:g}, {high:g}], got {short(value)}: state a wider "
-                "metric_range, or on_violation='clip'"
-            ) from None
 
     # ------------------------------------------------------------------------------------------------ releases
 

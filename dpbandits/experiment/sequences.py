@@ -211,21 +211,21 @@ class Sequences:
         """log of the e-value for "μ_a − μ_b ≤ apart", of pairs of arms, shape (…), that of ``a`` and of ``b``."""
         # a hypothesis about the means of rounded values, which may be a step nearer
         d = np.broadcast_to(np.asarray(apart, dtype=np.float64), a.total.shape) + 2.0 * self.slack
-        at_means = self._log_pair(a, b, a.mean[..., None], b.mean[..., None])[..., 0]
+        at_means = self.log_evidence_at(a, b, a.mean[..., None], b.mean[..., None])[..., 0]
         possible = (np.abs(d) < 1.0) & (a.mean - b.mean > d)
         d = np.where(possible, d, 0.0)
         low, high = np.maximum(0.0, -d), np.minimum(1.0, 1.0 - d)
         share, least = np.linspace(0.0, 1.0, _POINTS), np.full(d.shape, np.inf)
         for _ in range(_ROUNDS):
             mu = low[..., None] + (high - low)[..., None] * share
-            found = self._log_pair(a, b, np.clip(mu + d[..., None], 0.0, 1.0), mu)
+            found = self.log_evidence_at(a, b, np.clip(mu + d[..., None], 0.0, 1.0), mu)
             least, at = np.minimum(least, found.min(axis=-1)), found.argmin(axis=-1)
             cell = (high - low) / (_POINTS - 1)
             low, high = low + cell * np.maximum(at - 1, 0), low + cell * np.minimum(at + 1, _POINTS - 1)
         return np.where(possible & (least > at_means), least, -np.inf)
 
-    def _log_pair(self, a: Evidence, b: Evidence, mu_a: Array, mu_b: Array) -> Array:
-        """log of the mixture over pairs of λ at these means, shape (…, M)."""
+    def log_evidence_at(self, a: Evidence, b: Evidence, mu_a: Array, mu_b: Array) -> Array:
+        """log E for "the means are μ_a and μ_b" of pairs of arms, which gains if a is better: shape (…, M), that of μ."""
 
         def factors(evidence: Evidence, mu: Array) -> tuple[Array, Array]:
             wide = Evidence(evidence.total[..., None], evidence.count[..., None], evidence.releases[..., None])
