@@ -244,7 +244,7 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         key = self.waiting.key(decision)
         with self.lock:
             closed = self.public.closed
-            ended = self.sums.filled[np.arange(len(closed)), np.maximum(closed - 1, 0)]
+            ended = np.where(closed > 0, self.sums.filled[np.arange(len(closed)), np.maximum(closed - 1, 0)], 0)
             return key not in self.waiting and 0 <= key < (self.decisions if self.public.stopped else int(ended.max()))
 
     def end(self, reason: str) -> None:

@@ -225,7 +225,7 @@ class Sequences:
         return np.where(possible & (least > at_means), least, -np.inf)
 
     def log_evidence_at(self, a: Evidence, b: Evidence, mu_a: Array, mu_b: Array) -> Array:
-        """log E for "the means are μ_a and μ_b" of pairs of arms, which gains if a is better: shape (…, M), that of μ."""
+        """log E for "the means are μ_a and μ_b" of pairs, which gains if a is better: shape (…, M), that of μ."""
 
         def factors(evidence: Evidence, mu: Array) -> tuple[Array, Array]:
             wide = Evidence(evidence.total[..., None], evidence.count[..., None], evidence.releases[..., None])
