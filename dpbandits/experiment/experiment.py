@@ -210,7 +210,8 @@ class Experiment:
         own.settle()
         if not own.public.stopped and time.time() >= own.stop.until:
             own.end(f"the date {own.stop_when} has come")
-        return own.public.stopped
+        used = "" if own.decisions < (own.horizon or 0) else "the horizon is used up"
+        return own.public.stopped or used
 
     def stop(self) -> ExperimentResults:
         """End the experiment: no further decision is made; the results.

@@ -40,7 +40,7 @@ from dpbandits.experiment.sequences import Sequences
 from dpbandits.experiment.stopping import Stop, best_arm, top_two
 from dpbandits.experiment.visits import Visits
 from dpbandits.policy.catalogue import Catalogue
-from dpbandits.policy.choices import Independent, Law, Shares, Ties
+from dpbandits.policy.choices import Independent, Law, Shares, Ties, Told
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule
@@ -54,7 +54,6 @@ __all__ = ["ExperimentPolicy"]
 # of the draws of an adaptive assignment, over the posterior's standard deviation: more than 1, as noise has longer
 # tails than the model's, and no arm may be given up for a single draw of it (one run in twenty did, at 0.8 and 1)
 _EXPLORATION = 1.2
-_NOTHING: Array = np.empty(0)
 
 
 class ExperimentPolicy(PrivatePolicy[Readings]):
@@ -134,7 +133,8 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
             self.check_open()
             if self.persons is not None and (known := self.visits.find(self.who(person))) is not None:
                 round, index = known
-                return Decision(round, index, np.zeros(1), _NOTHING, self.waiting.run, None, self.arms[index])
+                law = Told(math.nan, len(self.arms))  # of the first time
+                return Decision(round, index, np.zeros(1), np.empty(0), self.waiting.run, law, self.arms[index])
             self.settle()
             self.check_running()
             return super().select(np.zeros(1) if arms is None else arms, person)

@@ -7,6 +7,7 @@ whose is public (see ``docs/privacy-proofs.md``), so what is looked up here tell
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -43,9 +44,10 @@ class Visits:
 
     def kept(self) -> dict[str, Any]:
         """For a state file, by ascending hash."""
-        persons = np.array(sorted(self._of), dtype=np.int64)
-        found = np.array([self._of[person] for person in persons.tolist()], dtype=np.int64).reshape(-1, 2)
-        return {"persons": persons, "rounds": found[:, 0].copy(), "indices": found[:, 1].copy()}
+        persons = np.fromiter(self._of, np.int64, len(self._of))
+        found = np.fromiter(chain.from_iterable(self._of.values()), np.int64, 2 * len(persons)).reshape(-1, 2)
+        order = persons.argsort()
+        return {"persons": persons[order], "rounds": found[order, 0], "indices": found[order, 1]}
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
