@@ -198,10 +198,7 @@ class Experiment:
             If the decision is unknown or has its value already, or the value is no number or outside of the range.
             The experiment is as it was.
         """
-        if value is not None:
-            self.policy.checked_reward(value)
-        if not self.policy.late(decision):
-            self.policy.update(decision, value)  # type: ignore[arg-type]
+        self.policy.update(decision, value)
 
     @property
     def stopped(self) -> str:

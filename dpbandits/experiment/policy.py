@@ -239,9 +239,16 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
             if self.decision_log is not None:
                 self.decision_log.closed(key, None)
 
-    def late(self, decision: Decision | int) -> bool:
-        """Whether a decision may be of a batch that is closed: its value counts for nothing any more."""
-        key = self.waiting.key(decision)
+    def update(self, decision: Decision | int, reward: Any) -> None:
+        """As every policy's; what comes for a closed batch is passed over."""
+        if reward is not None:
+            self.checked_reward(reward)
+        with self.lock:
+            if not self._late(self.waiting.key(decision)):
+                super().update(decision, reward)
+
+    def _late(self, key: int) -> bool:
+        """Whether a decision is of a batch that is closed, or may be: its value counts for nothing any more."""
         with self.lock:
             closed = self.public.closed
             ended = np.where(closed > 0, self.sums.filled[np.arange(len(closed)), np.maximum(closed - 1, 0)], 0)
@@ -278,7 +285,7 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         return 2 * (int(self.sums.totals(self.decisions)[arm]) - before) >= int(ends[j]) - before
 
     def most_releases(self) -> int:
-        return len(self.arms) * (len(self.sums.ends) + 1)
+        return len(self.arms) * (len(self.schedule.ends) + 1)
 
     def resume(self, saved: Any) -> None:
         super().resume(saved)

@@ -11,8 +11,10 @@ import pytest
 from accounting import Budget, BudgetExceeded, Laplace, Ledger, epsilon
 from dpbandits import Experiment, Policy
 from dpbandits.experiment import ExperimentResults, analyse, plan
+from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.experiment.sequences import Evidence
 from dpkit.moments import TrialBatches
+from dpkit.states import RunStopped
 from tests.support.experiments import Worlds, in_turn, sequences
 
 PURE = Budget(1.0, 0.0)
@@ -227,6 +229,55 @@ def test_the_noise_is_what_the_intervals_reckon_with():
     expected = math.sqrt(2.0) * 2 / 0.5
     assert sums.noise == pytest.approx(expected, rel=1e-6)
     assert abs(noise.std() / expected - 1.0) < 6 * math.sqrt(5 / 4 / noise.size)
+
+
+def test_what_is_public_is_a_function_of_noisy_whole_numbers(monkeypatch):
+    """Other values, and the same noisy sums: the same assignments, public half, and end."""
+    release, recorded = TrialBatches.release, []
+
+    def found(value: float, replay: bool) -> tuple[str, list[str]]:
+        def noisy(self, arm, decisions):
+            out = release(self, arm, decisions)
+            assert out.dtype == np.int64
+            if replay:
+                return recorded.pop(0)
+            recorded.append(out)
+            return out
+
+        monkeypatch.setattr(TrialBatches, "release", noisy)
+        test, names = made(stop_when="best"), []
+        for _ in range(400):
+            decision = test.assign()
+            names.append(decision.name)
+            test.record(decision, value)
+        return test.stop().to_json(), names
+
+    assert found(1.0, replay=False) == found(0.0, replay=True)
+    assert not recorded
+
+
+def test_of_an_interrupted_end_no_noise_is_drawn_twice(tmp_path, monkeypatch):
+    """After an exception in the last releases the object refuses; its checkpoint goes on, with what was durable."""
+    ledger = Ledger.open(tmp_path / "ledger", PURE)
+    test = made(assignment="fixed", checkpoint=tmp_path / "state", ledger=ledger, rng=None)
+    play(test, 30)
+    keep = ExperimentPolicy.keep
+
+    def broken(self):
+        keep(self)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ExperimentPolicy, "keep", broken)
+        with pytest.raises(KeyboardInterrupt):
+            test.stop()
+    with pytest.raises(RunStopped):
+        test.assign()
+    del test
+    gc.collect()
+    again = Experiment.load(tmp_path / "state", ledger=ledger)
+    assert again.policy.releases == 1
+    assert again.stop().counted == {"a": 15, "b": 15}
 
 
 # -------------------------------------------------------------------------------------------------- what is kept
