@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pytest
+from many_experiments import Worlds, in_turn, sequences
 
 from accounting import Budget, BudgetExceeded, Laplace, Ledger, epsilon
 from dpbandits import Experiment, Policy
@@ -15,7 +16,6 @@ from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.experiment.sequences import Evidence
 from dpkit.moments import TrialBatches
 from dpkit.states import RunStopped
-from tests.support.experiments import Worlds, in_turn, sequences
 
 PURE = Budget(1.0, 0.0)
 PERSON = Budget(1.0, 0.0, unit="person")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from many_experiments import Worlds, adversary, in_turn, sequences
 from scipy.stats import norm
 
 from accounting import Gaussian, Laplace
 from dpbandits.experiment.batches import batch_ends
 from dpbandits.experiment.sequences import Evidence, Sequences, log_mgf
 from dpbandits.experiment.stopping import best_arm, futile, top_two
-from tests.support.experiments import Worlds, adversary, in_turn, sequences
 
 ALPHA = 0.05
 
