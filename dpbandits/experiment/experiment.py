@@ -25,6 +25,7 @@ from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.experiment.published import results_of
 from dpbandits.experiment.results import ExperimentResults
 from dpbandits.experiment.stopping import stop_text
+from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.decision import Decision, PrivacyReport
 
 if TYPE_CHECKING:
@@ -135,10 +136,9 @@ class Experiment:
         worthwhile: float = 0.0,
         **options: Unpack[ExperimentOptions],
     ) -> None:
-        names = [str(k) for k in range(arms)] if isinstance(arms, int) else arms
+        names = Catalogue(arms).names
         ranges = {_ONE: metric_range} if metrics is None else dict(metrics)
         told = missing if isinstance(missing, Mapping) else {} if missing is None else dict.fromkeys(ranges, missing)
-        first = names[0] if isinstance(names, Sequence) and len(names) else ""
         self.policy = ExperimentPolicy(
             names,
             budget=budget,
@@ -146,7 +146,7 @@ class Experiment:
             metrics=ranges,
             alpha=alpha,
             assignment=assignment,
-            baseline=first if baseline is None else baseline,
+            baseline=names[0] if baseline is None else baseline,
             missing=told,
             wait=wait,
             stop_when=stop_text(stop_when),

@@ -50,17 +50,13 @@ def page(results: ExperimentResults) -> str:
     facts = [
         ("Decisions", f"{total:,}", f"of {own.horizon:,}, {own.assignment} assignment"),
         ("Released", f"{sum(results.counted.values()):,}", "of them are in released batches"),
-        ("Level", f"α = {own.alpha:g}", f"metric in [{own.low:g}, {own.high:g}]"),
+        ("Level", f"α = {own.alpha:g}", "of each metric, at all times"),
         ("State", "ended" if results.stopped else "running", results.stopped),
     ]
     cards = "".join(
         f"<div><dt>{_text(title)}</dt><dd>{_text(value)}<small>{_text(note)}</small></dd></div>"
         for title, value, note in facts
     )
-    head, *rows = results.cells()
-    table = "".join(f"<th>{_text(cell)}</th>" for cell in head)
-    table = f"<thead><tr>{table}</tr></thead><tbody>"
-    table += "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows) + "</tbody>"
     reading = "".join(f"<p>{text.format(missing=f'{own.missing:g}')}</p>" for text in _READING)
     style_sheet = files("dpkit").joinpath("cli/page.css").read_text(encoding="utf-8")
     return (
@@ -70,9 +66,22 @@ def page(results: ExperimentResults) -> str:
         f"<title>Experiment: {_text(', '.join(own.arms))}</title><style>{style_sheet}</style></head><body><main>"
         f"<header><h1>Experiment</h1><p class='verdict {style}'>{_text(results.verdict + warning)}</p></header>"
         f"<section><dl class='facts'>{cards}</dl><p class='head'>{_text(results.spent)}</p></section>"
-        f"<section><h2>Means and intervals</h2><div class='scroll'>{_forest(results)}</div></section>"
-        f"<section><h2>Arms</h2><div class='scroll'><table class='wide'>{table}</table></div></section>"
+        f"{''.join(_metric(one) for one in results.metrics.values())}"
         f"<section><h2>How to read this</h2>{reading}</section></main></body></html>\n"
+    )
+
+
+def _metric(results: ExperimentResults) -> str:
+    """A picture of intervals and a table."""
+    head, *rows = results.cells()
+    table = "".join(f"<th>{_text(cell)}</th>" for cell in head)
+    table = f"<thead><tr>{table}</tr></thead><tbody>"
+    table += "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows) + "</tbody>"
+    own = results.setting
+    name = f"{own.metric}, in [{own.low:g}, {own.high:g}]"
+    return (
+        f"<section><h2>Means and intervals: {_text(name)}</h2><div class='scroll'>{_forest(results)}</div>"
+        f"<div class='scroll'><table class='wide'>{table}</table></div></section>"
     )
 
 

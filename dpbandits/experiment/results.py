@@ -221,7 +221,8 @@ class ExperimentResults:
         return rows
 
     def __str__(self) -> str:
-        return f"{self.verdict}\n{as_text(self.cells())}\n{self.spent}"
+        further = "".join(f"\n{one.setting.metric}: {one.verdict}\n{as_text(one.cells())}" for one in self.others)
+        return f"{self.verdict}\n{as_text(self.cells())}{further}\n{self.spent}"
 
     def __repr__(self) -> str:
         return f"ExperimentResults({sum(self.assigned.values()):,} decisions: {self.verdict})"

@@ -10,7 +10,7 @@ import pytest
 from many_experiments import Worlds, in_turn, sequences
 
 from accounting import Budget, BudgetExceeded, Laplace, Ledger, epsilon
-from dpbandits import Experiment, Policy
+from dpbandits import Experiment, Policy, evaluate
 from dpbandits.experiment import ExperimentResults, analyse, plan
 from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.experiment.sequences import Evidence
@@ -80,6 +80,10 @@ def test_probabilities_of_assignments_are_those_that_are_logged(tmp_path):
         decision = test.assign()
         assert 0.0 < decision.probability < 1.0
         test.record(decision, 1.0)
+    test.policy.decision_log.flush()
+    log = evaluate.Log.read(tmp_path / "log.csv")
+    value = evaluate.ips(log.rewards, log.probabilities, log.always("b"))
+    assert abs(value.value - 1.0) < 5 * value.std_error + 1e-9
 
 
 def test_a_metric_of_another_range_is_the_same_experiment():
