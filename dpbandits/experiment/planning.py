@@ -168,13 +168,11 @@ def plan(
     Examples
     --------
     >>> from dpbandits import Experiment
-    >>> found = Experiment.plan(0.1, 0.02, epsilon=[1.0, 4.0])
-    >>> print(found)
-    0.1 against 0.12, 2 arms, found with probability 0.8, level 0.05 at all times
-    ε           persons per arm  in all  over no privacy
-    1           ...
-    4           ...
-    no privacy  ...              ...     1.00
+    >>> found = Experiment.plan(0.1, 0.05, epsilon=[0.5, 2.0])
+    >>> [row.epsilon for row in found.rows]
+    [0.5, 2.0, inf]
+    >>> found.persons > found.without_privacy > 1000
+    True
     """
     low, high = map(float, metric_range)
     length = positive("the length of metric_range", high - low)
