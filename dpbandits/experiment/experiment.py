@@ -22,7 +22,7 @@ from accounting import Budget
 from dpbandits.durability.decision_log import DecisionLog
 from dpbandits.experiment.planning import plan
 from dpbandits.experiment.policy import ExperimentPolicy
-from dpbandits.experiment.published import results_of
+from dpbandits.experiment.published import results_in, results_of
 from dpbandits.experiment.results import ExperimentResults
 from dpbandits.experiment.stopping import stop_text
 from dpbandits.policy.catalogue import Catalogue
@@ -118,6 +118,7 @@ class Experiment:
     """
 
     plan = staticmethod(plan)
+    results_in = staticmethod(results_in)
 
     def __init__(
         self,
@@ -257,14 +258,3 @@ class Experiment:
             raise TypeError(f"path must hold the state of an experiment, got a {type(policy).__name__}")
         made.policy = policy
         return made
-
-    @staticmethod
-    def results_in(path: str | Path) -> ExperimentResults:
-        """The results in a saved state or a checkpoint, as of then, without going on with the experiment.
-
-        Raises
-        ------
-        ValueError
-            If it is damaged, or no state of an experiment.
-        """
-        return results_of(ExperimentPolicy.of_file(path))

@@ -22,7 +22,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
@@ -32,7 +31,6 @@ from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer
 from dpbandits.durability.pending import Pending
-from dpbandits.durability.state import kind_name
 from dpbandits.experiment.batches import batch_ends
 from dpbandits.experiment.metrics import Metrics
 from dpbandits.experiment.readings import Readings
@@ -46,8 +44,6 @@ from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule
 from dpbandits.private.parts.arm_posteriors import Posteriors
 from dpkit.moments.trial_batches import STEPS, TrialBatches
-from dpkit.states import files
-from dpkit.states.entries import conform, generator
 
 __all__ = ["ExperimentPolicy"]
 
@@ -131,7 +127,8 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         self.check_process()
         with self.lock:
             self.check_open()
-            if self.persons is not None and (known := self.visits.find(self.who(person))) is not None:
+            known = None if self.persons is None else self.visits.find(self.who(person), self.decisions)
+            if known is not None:
                 round, index = known
                 law = Told(math.nan, len(self.arms))  # of the first time
                 return Decision(round, index, np.zeros(1), np.empty(0), self.waiting.run, law, self.arms[index])
@@ -290,18 +287,3 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
     def resume(self, saved: Any) -> None:
         super().resume(saved)
         self.public.check()
-
-    @classmethod
-    def of_file(cls, path: str | Path) -> ExperimentPolicy:
-        """A policy with what a saved state or a checkpoint has released: to be read, and for nothing else."""
-        tree, _ = files.read(path)
-        if tree.get("policy") != kind_name(cls):
-            raise ValueError(f"path must hold the state of an experiment, got another file, {path}")
-        try:
-            config = {**tree["config"], "budget": Budget(**tree["config"]["budget"])}
-            made = cls(**config, rng=generator(conform("generator", tree["generator"], ""), None))
-            made.resume(tree["learned"])
-            made.decisions = conform("decisions", tree["decisions"], 0)
-            return made
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"path must hold a state that fits together, got {path}: {error!r}") from error

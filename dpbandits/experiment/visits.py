@@ -24,23 +24,28 @@ class Visits:
     --------
     >>> visits = Visits()
     >>> visits.add(7, round=0, index=1)
-    >>> visits.find(7), visits.find(8)
+    >>> visits.find(7, decisions=1), visits.find(8, decisions=1)
     ((0, 1), None)
     """
 
     def __init__(self) -> None:
         self._of: dict[int, tuple[int, int]] = {}
+        self._last: int | None = None  # whose decision the last one is
 
     def __len__(self) -> int:
         return len(self._of)
 
-    def find(self, person: int) -> tuple[int, int] | None:
-        """The decision of a person, and its arm."""
-        return self._of.get(person)
+    def find(self, person: int, decisions: int) -> tuple[int, int] | None:
+        """The decision of a person, and its arm, among so many that were made."""
+        found = self._of.get(person)
+        return found if found is not None and found[0] < decisions else None
 
     def add(self, person: int, round: int, index: int) -> None:
-        """Note a decision: a new one, or the last once more, which an interrupt left unmade."""
-        self._of[person] = round, index
+        """Note a decision: the next one, or the last once more, which an interrupt left unmade, maybe of another."""
+        last = self._last
+        if last is not None and last != person and self._of[last][0] == round:
+            del self._of[last]
+        self._of[person], self._last = (round, index), person
 
     def kept(self) -> dict[str, Any]:
         """For a state file, by ascending hash."""
@@ -62,3 +67,4 @@ class Visits:
             raise ValueError("visits must ascend by person, and name decisions and arms, got others")
         pairs = zip(rounds.tolist(), indices.tolist(), strict=True)
         self._of = dict(zip(persons.tolist(), pairs, strict=True))
+        self._last = int(persons[rounds.argmax()]) if len(persons) else None

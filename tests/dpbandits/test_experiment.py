@@ -161,6 +161,25 @@ def test_a_person_has_one_decision():
         test.record(first, 1.0)
 
 
+def test_a_decision_that_an_interrupt_left_unmade_is_nobodys(monkeypatch):
+    """It was noted, and not made: the next person has that number, and the first one another."""
+    test = made(budget=PERSON)
+    test.assign(person="first")
+
+    def interrupted(self, pending):
+        self.counted(pending)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ExperimentPolicy, "admit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            test.assign(person="ann")
+    bob, ann = test.assign(person="bob"), test.assign(person="ann")
+    assert (bob.id, ann.id) == (1, 2)
+    assert [test.assign(person=one).id for one in ("bob", "ann", "first")] == [1, 2, 0]
+    assert sum(test.results().assigned.values()) == 3
+
+
 @pytest.mark.parametrize(
     ("budget", "person", "message"),
     [
@@ -548,3 +567,28 @@ def test_commands_refuse_in_one_line(call):
         refused = call(*words)
         assert refused.exit_code == 2, (words, refused.output)
         assert message in refused.output, refused.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("assignment", ["fixed", "adaptive"])
+def test_whole_experiments_fail_no_more_often_than_they_say(assignment):
+    """300 of two equal arms, looked at after each of 200 decisions: at most α and three standard errors."""
+    failed = {"best": 0, "intervals": 0, "difference": 0}
+    for run in range(300):
+        test, draws, wrong = (
+            made(assignment=assignment, horizon=200, seed=770_300 + run),
+            np.random.default_rng(run),
+            set(),
+        )
+        for _ in range(200):
+            before = test.policy.releases
+            test.record(test.assign(), float(draws.random() < 0.2))
+            if test.policy.releases > before:
+                results = test.results()
+                low, high = results.difference("a", "b")
+                wrong |= {"best"} if results.best else set()
+                wrong |= {"difference"} if not low <= 0.0 <= high else set()
+                wrong |= {"intervals"} if any(not a <= 0.2 <= b for a, b in results.intervals.values()) else set()
+        for name in wrong:
+            failed[name] += 1
+    assert max(failed.values()) <= 300 * 0.05 + 3 * math.sqrt(300 * 0.05 * 0.95), failed
