@@ -63,7 +63,7 @@ __all__ = ["Evidence", "Sequences", "log_mgf"]
 # of neighbours among the λ; and the largest one, over 1/b for Laplace or 1/σ for Gaussian noise, and without noise
 _RATIO, _EDGE, _LARGEST = 1.35, 0.9, 3.0
 # the share of pairs of λ that only rule out levels, and how much less weight a pair has for a factor e between its λ
-_ELSEWHERE, _APART = 0.1, 1.0
+_ELSEWHERE, _APART = 0.1, 0.5
 # of bisections; and of the search for a level, each of so many points, which leave two of its cells
 _STEPS, _ROUNDS, _POINTS = 44, 6, 17
 
