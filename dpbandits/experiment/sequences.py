@@ -43,7 +43,7 @@ variable (a geometric series), and for the rounded Gaussian the bound exp(σ²θ
 moves a variable by at most ½. Values are rounded to steps, too: by at most half a step, by which intervals are wider.
 
 Source of the method: Robbins (1970), mixtures over λ; Howard, Ramdas, McAuliffe & Sekhon (2021), time-uniform bounds;
-Waudby-Smith, Wu & Ramdas (2022, arXiv:2202.08728) for noise in confidence sequences. The use of exact noise of sums and
+Waudby-Smith, Wu & Ramdas (2022, arXiv:2202.08728), noise of the local model. The use of exact noise of sums and
 the pairs of arms belong to this package.
 """
 
