@@ -8,6 +8,7 @@ from dpkit.lazy import attributes_of  # dpkit first: it refuses a foreign packag
 
 if TYPE_CHECKING:
     from accounting import __version__
+    from dpbandits.experiment.experiment import Experiment
     from dpbandits.lab import environments, evaluate
     from dpbandits.lab.price import price_of_privacy
     from dpbandits.lab.price_table import PriceTable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Decision",
+    "Experiment",
     "Pending",
     "Policy",
     "PrivacyReport",
@@ -36,6 +38,7 @@ __all__ = [
 # Loaded when they are first asked for, so that the command line's help does not wait for numpy.
 _HOMES = {
     "Decision": "dpbandits.policy.protocol",
+    "Experiment": "dpbandits.experiment.experiment",
     "Pending": "dpbandits.policy.protocol",
     "Policy": "dpbandits.policy.protocol",
     "PrivacyReport": "dpbandits.policy.protocol",

@@ -3,6 +3,7 @@
 =============================================================== ==================================================
 ``quickstart.py``, ``run.py``, ``replay.py``                    see policies learn: on films, worlds, your own log
 ``evaluate.py``, ``price.py``                                   what others would have earned; what each ε costs
+``experiment.py``                                               an A/B/n test: plan, analyse, report
 ``serve.py``, ``reproduce.py``                                  the service; published figures
 ``options.py``                                                  options that several share
 ``policies.py``                                                 the policies by name, and what each is told
@@ -21,6 +22,7 @@ from typing import Annotated
 import typer
 
 from dpbandits.cli.evaluate import evaluate
+from dpbandits.cli.experiment import experiment
 from dpbandits.cli.price import Lists, price
 from dpbandits.cli.quickstart import quickstart
 from dpbandits.cli.refusals import Command, Commands
@@ -66,3 +68,4 @@ for _command in (quickstart, run, replay, evaluate, serve):
     app.command(cls=Command)(_command)
 app.command(cls=Lists)(price)
 app.command(cls=Command, help=HELP)(reproduce)
+app.add_typer(experiment, name="experiment")

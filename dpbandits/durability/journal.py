@@ -7,7 +7,7 @@ record                                         meaning
 =============================================  =========================================================
 ``["of", run, name]``                          the first one: whose journal this is
 ``["d", round, index, arm, note, person]``     a decision; the arm as hexadecimal bytes, little-endian
-``["r", id, reward]``                          its reward
+``["r", id, reward]``                          its reward, or a list of several values
 ``["f", id]``                                  nobody waits for its reward any more
 ``["p", kind]``                                of which type all persons' ids are
 =============================================  =========================================================
@@ -40,8 +40,9 @@ from dpkit.states.entries import short
 
 __all__ = ["Entry", "Journal"]
 
-# a decision; its id and reward; the id of one for whose reward nobody waits any more; the type of all persons' ids
-Entry = Pending | tuple[int, float] | int | str
+# a decision; its id and reward, or several values; the id of one for whose reward nobody waits any more; the type of
+# all persons' ids
+Entry = Pending | tuple[int, float | tuple[float, ...]] | int | str
 
 _NAME = re.compile(r"[0-9a-f]{16}")
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -190,6 +191,8 @@ def _entry(record: list[Any]) -> Entry:
     match record:
         case ["r", int(id), float() | int() as reward] if math.isfinite(reward):
             return id, float(reward)
+        case ["r", int(id), list() as values] if all(type(one) is float and math.isfinite(one) for one in values):
+            return id, tuple(values)
         case ["f", int(id)]:
             return id
         case ["p", str(kind)]:

@@ -10,6 +10,7 @@ sums                    of records                                    who is pro
 ``BlockSums``           the same in blocks, a model for each          a record                     a trusted server
 ``ArmSums``             g of one of K public vectors                  a record; a person with one  a trusted server
 ``ArmBatches``          r of one of K arms, sums of each batch        a record; a person with n    a trusted server
+``TrialBatches``        m metrics of a decision, sums of each batch   a record; a person with one  a trusted server
 ``RecordSums``          vectors of any kind, of a known sensitivity   a record; a person with one  a trusted server
 ``PersonSums``          means over everything a person has told       a person with any number     a trusted server
 ``PairMessages``        (w·x xᵀ, g·x), all so far                     a user; a person with n      users, for themselves
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from dpkit.moments.shuffled_arms import ShuffledArms
     from dpkit.moments.shuffled_pairs import NoisyBatch, PairBatches
     from dpkit.moments.shuffled_people import ShuffledPersonSums
+    from dpkit.moments.trial_batches import TrialBatches
 
 __all__ = [
     "ArmBatches",
@@ -74,6 +76,7 @@ __all__ = [
     "ShuffledArms",
     "ShuffledBatches",
     "ShuffledPersonSums",
+    "TrialBatches",
     "Weigh",
     "batch_protocol",
     "block_record",
@@ -100,6 +103,7 @@ _HOMES = {
     "dpkit.moments.shuffled_arms": "ShuffledArms",
     "dpkit.moments.shuffled_pairs": "NoisyBatch PairBatches",
     "dpkit.moments.shuffled_people": "ShuffledPersonSums",
+    "dpkit.moments.trial_batches": "TrialBatches",
 }
 
 __getattr__, __dir__ = attributes_of(

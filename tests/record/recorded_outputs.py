@@ -14,7 +14,7 @@ import numpy as np
 from recorded_numbers import flat, summary
 
 from accounting import BestOfPoissonRuns, BestOfRuns, Budget, Gaussian, epsilon
-from dpbandits import environments, evaluate, policies, simulate
+from dpbandits import Experiment, environments, evaluate, policies, simulate
 from dpkit import continual, geometry, mechanisms, optimize, queries, samplers, shuffle
 from dpkit.states import files
 
@@ -22,6 +22,8 @@ BUDGET, MORE, PURE = Budget(1.0, 1e-6), Budget(2.0, 1e-6), Budget(1.0, 0.0)
 COME = Budget(2.0, 1e-6, adjacency="add_remove")
 HORIZON = 40
 KEPT = Path(__file__).with_name("streams.zip")
+# of the experiment with persons, after 200 decisions
+EXPERIMENT = Path(__file__).with_name("experiment.state")
 
 OUTPUTS: dict[str, Callable[[], Any]] = {}
 
@@ -443,6 +445,30 @@ def simulations(name: str) -> dict[str, Any]:
     }
     results = simulate(players, made, rounds=150, seeds=2, jobs=1, progress=False)
     return {f"{run.policy} {run.seed}": [run.reward, run.regret] for run in results.runs}
+
+
+@records("fixed", "adaptive", "best", "persons, two metrics")
+def experiments(name: str) -> dict[str, Any]:
+    """Half-way an experiment is saved, and goes on from the file; that with persons from the one that was kept."""
+    persons, values = name.startswith("persons"), np.random.default_rng(9).random((600, 2))
+    options: dict[str, Any] = {"assignment": "adaptive" if name in ("adaptive", "best") else "fixed"}
+    options |= {"stop_when": "best"} if name == "best" else {}
+    options |= {"metrics": {"bought": (0.0, 1.0), "spent": (0.0, 4.0)}, "wait": 7} if persons else {}
+    budget = Budget(8.0, 0.0, unit="person" if persons else "row")
+    test = Experiment(["a", "b", "c"], budget=budget, horizon=600, rng=rng(), **options)
+    with tempfile.TemporaryDirectory() as folder:
+        for t, (first, second) in enumerate(values.tolist()):
+            if t == 200:
+                test.save(f"{folder}/state")
+                test = Experiment.load(EXPERIMENT if persons else f"{folder}/state", unattended=True)
+            if test.stopped:
+                break
+            decision = test.assign(person=t) if persons else test.assign()
+            bought = float(first < 0.2 + 0.3 * decision.index)
+            test.record(decision, {"bought": bought, "spent": 4.0 * second * bought} if persons else bought)
+    said = test.stop()
+    plain = {"assigned": list(said.assigned.values()), "sums": said.sums, "intervals": list(said.intervals.values())}
+    return plain | {"e": list(said.e_values.values()), "best": str(said.best), "other": [m.sums for m in said.others]}
 
 
 @records("all")

@@ -164,7 +164,7 @@ class Posteriors:
 
     def nothing(self, arms: int) -> Estimate:
         """What is known at the start."""
-        return self._of(np.zeros(arms, np.int64), np.zeros((arms, len(self.lengths))), 0)
+        return self.of(np.zeros(arms, np.int64), np.zeros((arms, len(self.lengths))), 0)
 
     def with_room(self, known: Estimate, arms: int) -> Estimate:
         """And of arms that have come since, up to so many: they are expected to be like the others."""
@@ -172,14 +172,14 @@ class Posteriors:
         if more <= 0:
             return known
         closed, sums = np.append(known.closed, np.zeros(more, np.int64)), np.pad(known.sums, ((0, more), (0, 0)))
-        return self._of(closed, sums, known.since)
+        return self.of(closed, sums, known.since)
 
     def __call__(self, known: Estimate, arm: int, total: float, decisions: int) -> Estimate:
         """After the next batch of an arm, of this noisy sum."""
         closed, sums = known.closed.copy(), known.sums.copy()
         sums[arm, closed[arm]] = total
         closed[arm] += 1
-        return self._of(closed, sums, decisions)
+        return self.of(closed, sums, decisions)
 
     def contradicted(self, known: Estimate, false_alarms: float) -> bool:
         """Whether the last batch of some arm is farther from its earlier ones than chance and noise explain.
@@ -206,7 +206,8 @@ class Posteriors:
         reach += math.log(2.0 / false_alarms) / math.sqrt(2.0) * noise[last] / n
         return bool((np.abs(apart) > reach).any())
 
-    def _of(self, closed: NDArray[np.int64], sums: Array, decisions: int) -> Estimate:
+    def of(self, closed: NDArray[np.int64], sums: Array, decisions: int) -> Estimate:
+        """What follows from the sums of so many first batches of each arm, after so many decisions."""
         length = self.high - self.low
         released = np.arange(len(self.lengths)) < closed[:, None]
         counts, level = np.where(released, self.lengths, 0.0), (self.base_rate - self.low) / length
