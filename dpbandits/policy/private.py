@@ -29,6 +29,7 @@ checkpoint hold raw data, and are as confidential as it.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -39,15 +40,16 @@ import numpy as np
 
 from accounting import AdjacencyMismatch, Budget, Release
 from accounting.arrays import Array
-from accounting.checks import integer
+from accounting.checks import choice, integer
 from dpbandits.durability import state
 from dpbandits.durability.checkpoint import Checkpoint, replay
 from dpbandits.durability.pending import Pending
 from dpbandits.policy import released
-from dpbandits.policy.checks import checked_budget, finite_rewards
+from dpbandits.policy.checks import checked_budget, checked_reward, finite_rewards
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
-from dpbandits.policy.options import CommonOptions, PrivateOptions
+from dpbandits.policy.learned_range import LearnedRange, units_of
+from dpbandits.policy.options import CommonOptions, PrivateOptions, RewardRange
 from dpbandits.policy.parts import Record, Refit, Rule
 from dpbandits.policy.protocol import Policy
 from dpbandits.policy.released import Released
@@ -95,6 +97,9 @@ class PrivatePolicy(Policy, Generic[Public]):
         (``unit="person"``); δ > 0, but for :class:`~dpbandits.policies.PrivateArms`.
     horizon : int, optional
         T, the number of rounds that the policy will take part in.
+    reward_range : (float, float) or "learned", optional
+        Outside of it rewards are refused or clipped. "learned": the first rounds, a few hundred, tell where it ends,
+        and what is beyond is clipped (:mod:`dpbandits.policy.learned_range`).
     rounds_per_person : int, optional
         m, the number of records that a person may teach, each in another batch; 1 by default. Only where the unit is a
         person.
@@ -110,8 +115,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         the word ``unattended=True``. A crash in the instant between the charge and the first checkpoint leaves no file
         to load, and a charge for a run that never was: nothing was released, and it stays spent, as nobody can tell.
     **options
-        ``reward_range``, ``base_rate``, ``on_violation``, ``expire_after``, ``rng``: see
-        :class:`dpbandits.Policy`.
+        ``base_rate``, ``on_violation``, ``expire_after``, ``decision_log``, ``rng``: see :class:`dpbandits.Policy`.
 
     Raises
     ------
@@ -141,6 +145,9 @@ class PrivatePolicy(Policy, Generic[Public]):
     prices_totals: ClassVar[bool] = False
     # whether its noise can meet a budget with δ = 0
     takes_pure: ClassVar[bool] = False
+    # whether it can learn the range of rewards, as those of one Gaussian or Laplace mechanism can that use ``clock``
+    learns_range: ClassVar[bool] = False
+    kept_as: ClassVar[Mapping[str, str]] = {"reward_range": "stated_range"}
 
     schedule: Schedule
     public: Public
@@ -161,13 +168,18 @@ class PrivatePolicy(Policy, Generic[Public]):
         *,
         budget: Budget,
         horizon: int | None,
+        reward_range: RewardRange | None = None,
         ledger: Ledger | None = None,
         label: str | None = None,
         checkpoint: str | Path | None = None,
         rounds_per_person: int | None = None,
         **options: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(dim, rewards, horizon=horizon, **options)
+        self.stated = reward_range
+        stated = self._units(rewards, options) if isinstance(reward_range, str) else reward_range
+        super().__init__(dim, rewards, reward_range=stated, horizon=horizon, **options)
+        # where the range of rewards is learned; ``reward_range`` is what the policy works in then
+        self.scale: LearnedRange | None = None
         self.budget = checked_budget(budget, pure=self.takes_pure)
         self.rounds_per_person = self._checked_rounds(rounds_per_person)
         self.persons: Registry | None = None
@@ -201,6 +213,40 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.unseen: Public | None = None  # released, and not yet durable
         self._new_checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
 
+    def _units(self, rewards: tuple[float, float], options: CommonOptions) -> tuple[float, float]:
+        """In what the policy works where its range of rewards is learned."""
+        choice("reward_range", self.stated, "learned")
+        if not self.learns_range:
+            raise ValueError(
+                f"reward_range must be stated for {type(self).__name__}, got reward_range='learned': take "
+                "OnePassPrivateGLM, StandingPrivateGLM, DisjointPrivateGLM or PrivateArms"
+            )
+        if options.get("base_rate") is not None:
+            raise ValueError(
+                "base_rate must be None where the range is learned, as its unit is not known, got "
+                f"base_rate={options['base_rate']!r}"
+            )
+        return units_of(rewards)
+
+    @property
+    def stated_range(self) -> RewardRange:
+        """What the constructor was told, for a state."""
+        return "learned" if self.stated == "learned" else self.reward_range
+
+    @property
+    def learned_range(self) -> tuple[float, float] | None:
+        """The range of rewards that was learned; None before it is known, and where it was stated."""
+        return None if self.scale is None else self.scale.found
+
+    @property
+    def clock(self) -> int:
+        """How many decisions the algorithm knows of: those since the range of rewards is known."""
+        return self.decisions if self.scale is None else self.scale.clock(self.decisions)
+
+    def in_rewards(self, value: float) -> float:
+        """A number in the units of ``reward_range``, in those of rewards; NaN before their range is known."""
+        return value if self.scale is None else self.scale.original(value)
+
     def _checked_rounds(self, rounds: int | None) -> int | None:
         """m, or None where the unit is not a person."""
         if self.budget.unit != "person":
@@ -223,6 +269,9 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def open_run(self, cost: Release, scope: str | None = None) -> None:
         """Charge the whole run, before any noise is drawn, and make the checkpoint."""
+        if self.stated == "learned":
+            horizon = integer("horizon", self.horizon, at_least=1)
+            self.scale = LearnedRange(cost, horizon, self.reward_range, self.persons is not None, self.rng)
         checkpoint = self._new_checkpoint
         if checkpoint is not None:
             if checkpoint.exists():
@@ -274,15 +323,26 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def last_release(self) -> int:
         """After how many decisions the last release was due; 0 before the first."""
-        return self.schedule.start(self.releases)
+        return self.decisions_at(self.schedule.start(self.releases))
+
+    def decisions_at(self, clock: int) -> int:
+        """How many decisions had been made when the clock showed this, with those that told the range of rewards."""
+        return clock if self.learned_range is None or self.scale is None else clock + self.scale.rounds
 
     def due(self) -> bool:
         """Whether a release is to be made before the next decision."""
-        return self.schedule.due(self.releases, self.decisions)
+        return self.schedule.due(self.releases, self.clock)
 
     def prepare(self, arms: Array) -> None:
         """Make the releases that are due."""
-        before = self.releases
+        before, scale = self.releases, self.scale
+        if scale is not None and scale.due(self.decisions):
+            self.run.begin()
+            scale.release()
+            self.keep()
+            scale.expose()
+            self.run.end()
+            scale.warn()
         while self.due():
             self.run.begin()
             self.advance()
@@ -397,7 +457,15 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def counted(self, pending: Pending) -> None:
         self.counting.counted(self, pending)
-        super().counted(pending)
+        if self.scale is None:
+            super().counted(pending)
+        elif not self.scale.first(pending):
+            super().counted(self.scale.later(pending))
+
+    def checked_reward(self, reward: float) -> float:
+        if self.stated == "learned":
+            return checked_reward(reward, -math.inf, math.inf, clip=False)
+        return super().checked_reward(reward)
 
     def take_in(self, key: int, pending: Pending, reward: float) -> None:
         self.durable.add((key, reward))
@@ -412,6 +480,10 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def teach(self, pending: Pending, reward: float) -> None:
         """Learn, where the record is to enter a batch and its person may teach once more."""
+        if self.scale is not None:
+            if self.scale.takes(pending, reward):
+                return
+            pending, reward = self.scale.later(pending), self.scale.scaled(reward)
         if self.counting.teaches(self, pending):
             self.learn(pending, reward)
 
@@ -435,7 +507,8 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def books(self) -> dict[str, Any]:
         persons = {} if self.persons is None else {"persons": self.persons.kept()}
-        return {"releases": self.releases, **persons, **self.durable.place()}
+        scale = {} if self.scale is None else {"scale": self.scale.kept()}
+        return {"releases": self.releases, **persons, **scale, **self.durable.place()}
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to a file that only its owner can read; not to the checkpoint, which keeps itself.
@@ -452,6 +525,10 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.check_releases()
         if self.persons is not None:
             self.persons.resume(tree["persons"], batch=self.counting.batch(self))
+        if self.scale is not None:
+            self.scale.resume(tree["scale"])
+            if self.learned_range is None and self.decisions > self.scale.rounds:
+                raise ValueError(f"the range must be known after {self.decisions} decisions, got a state without it")
         if loader.ledger is not None:
             self._attach(loader.ledger)
         self.run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=loader.digest)

@@ -147,6 +147,7 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["joint"]] = "joint"
     offer = BALL
     catalogue: Catalogue
+    learns_range = True
     choices_read = ("theta", "covariance")
     public_parts = ("catalogue",)
 

@@ -171,6 +171,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
+    learns_range = True
     choices_read = ("theta", "root")
     prices_persons = True
     warned = False

@@ -126,6 +126,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["joint", "shuffle"]] = "joint"
     # where the sums come from, which is all that the shuffled twin has otherwise
     sums_of: ClassVar[type[PersonSums | ShuffledPersonSums]] = PersonSums
+    learns_range = True
     choices_read = ("theta", "inverse")
     prices_totals = True
 
@@ -179,14 +180,14 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         self.sums.rounds.rewarded(pending.round, pending.arm, reward)
 
     def close_batch(self) -> Estimate:
-        batch = self.schedule.start(self.releases), self.decisions
+        batch = self.schedule.start(self.releases), self.clock
         left = len(self.schedule.ends) - self.releases
         told = refreshed(self.sums, self.contribution, self.public.theta, self.spending, batch=batch, left=left)
         return self.refit(self.public, told, self.schedule.ends[: self.releases + 1])
 
     def check_releases(self) -> None:
         super().check_releases()
-        check_rounds(self.sums, self.decisions, self.schedule.start(self.releases))
+        check_rounds(self.sums, self.clock, self.schedule.start(self.releases))
 
     @classmethod
     def elements(cls, config: Mapping[str, Any]) -> int:

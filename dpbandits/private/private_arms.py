@@ -123,6 +123,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["joint"]] = "joint"
     offer = NOTHING
     catalogue: Catalogue
+    learns_range = True
     choices_read = ("mean", "width")
     public_parts = ("catalogue",)
     passed_on = ("dim",)
@@ -166,7 +167,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
         with self.lock:
             low, high = self.reward_range
             found = zip(self.catalogue.names, self.catalogue.active, self.public.own, strict=True)
-            return {name: min(max(float(own), low), high) for name, stands, own in found if stands}
+            return {name: self.in_rewards(min(max(float(own), low), high)) for name, stands, own in found if stands}
 
     def interval(self, arm: str, confidence: float = 0.95) -> tuple[float, float]:
         """Where the mean reward of an arm lies, by what was released of it; costs nothing.
@@ -199,7 +200,8 @@ class PrivateArms(PrivatePolicy[Estimate]):
             slot = len(names) - 1 - names[::-1].index(arm)
             own, error = float(self.public.own[slot]), float(self.public.error[slot])
         low, high = self.reward_range
-        return max(low, min(own - reach * error, high)), min(high, max(own + reach * error, low))
+        ends = max(low, min(own - reach * error, high)), min(high, max(own + reach * error, low))
+        return self.in_rewards(ends[0]), self.in_rewards(ends[1])
 
     def check_log(self) -> None:
         """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""
@@ -222,7 +224,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
         self.sums.add(pending.index, reward)
 
     def last_release(self) -> int:
-        return self.public.since
+        return self.decisions_at(self.public.since)
 
     def due(self) -> bool:
         return self.full() is not None
@@ -231,14 +233,14 @@ class PrivateArms(PrivatePolicy[Estimate]):
         """The first arm whose open batch has all its decisions."""
         lengths, closed = self.posteriors.lengths, self.public.closed
         wanted = np.append(lengths, np.inf)[closed]
-        found = np.flatnonzero(self.sums.counts(self.decisions) >= wanted)
+        found = np.flatnonzero(self.sums.counts(self.clock) >= wanted)
         return int(found[0]) if len(found) else None
 
     def close_batch(self) -> Estimate:
         arm = self.full()
         if arm is None:
             raise RuntimeError("no batch is due")
-        return self.posteriors(self.public, arm, self.sums.release(arm, self.decisions), self.decisions)
+        return self.posteriors(self.public, arm, self.sums.release(arm, self.clock), self.clock)
 
     def most_releases(self) -> int:
         return len(self.catalogue) * len(self.schedule.ends)

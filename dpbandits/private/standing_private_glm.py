@@ -140,6 +140,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     offer: PublicArms
     # which arm it was
     notes = 1
+    learns_range = True
     choices_read = ("theta", "root")
     # a simulation tells it the arms when it is made (``dpbandits.lab.simulation.play``)
     public_arms: ClassVar[bool] = True

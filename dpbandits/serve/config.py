@@ -309,7 +309,8 @@ def _policy(table: Mapping[str, Any]) -> tuple[type[PrivatePolicy[Any]], dict[st
         named = one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         if named and one.default is Parameter.empty and one.name not in _OURS | table.keys():
             raise ValueError(f"policy.{one.name} must be given: {name} has no default for it")
-    arguments = {key: tuple(value) if key == "reward_range" else value for key, value in table.items()}
+    ranges = {key for key, value in table.items() if key == "reward_range" and isinstance(value, list)}
+    arguments = {key: tuple(value) if key in ranges else value for key, value in table.items()}
     del arguments["class"]
     return kind, arguments
 

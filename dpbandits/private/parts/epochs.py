@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.arrays import Array
 from dpbandits.policy.choices import Law
+from dpbandits.policy.options import RewardRange
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.trust import AsDecided
@@ -107,9 +108,7 @@ class Epochs(PrivatePolicy[None]):
         """Whether the epoch at hand has ended."""
         return self.policy.decisions == self.policy.horizon
 
-    def fresh(
-        self, epoch: int, reward_range: tuple[float, float] | None, base_rate: float | None
-    ) -> PrivatePolicy[Any]:
+    def fresh(self, epoch: int, reward_range: RewardRange | None, base_rate: float | None) -> PrivatePolicy[Any]:
         """The policy of an epoch. It has a ledger of its own, and nothing is drawn yet."""
         sizes = () if "dim" in self.algorithm_class.passed_on else (self.dim,)
         made: PrivatePolicy[Any] = self.algorithm_class(
