@@ -167,7 +167,7 @@ class LearnedRange:
         if self.found is None:
             raise RuntimeError("no range is known yet")
         (low, high), (start, end) = self.found, self._units
-        share = min(max((reward - low) / (high - low), 0.0), 1.0)
+        share = (min(max(reward, low), high) - low) / (high - low)
         return min(max(start + share * (end - start), start), end)
 
     def original(self, value: float) -> float:
@@ -209,7 +209,7 @@ class LearnedRange:
         persons = saved["persons"]
         like = np.zeros(len(persons) if isinstance(persons, np.ndarray) else 0, np.int64)
         persons, ends = (conform(name, saved[name], like) for name in ("persons", "ends"))
-        if len(persons) > (self.rounds if self._persons else 0) or (np.diff(persons) <= 0).any():
+        if len(persons) > (self.rounds if self._persons else 0) or (persons[1:] <= persons[:-1]).any():
             raise ValueError("persons must ascend, and be no more than the first rounds, got others")
         if ((ends < 0) | (ends > 3)).any():
             raise ValueError("ends must be from 0 to 3, got others")

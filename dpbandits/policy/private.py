@@ -40,7 +40,7 @@ import numpy as np
 
 from accounting import AdjacencyMismatch, Budget, Release
 from accounting.arrays import Array
-from accounting.checks import choice, integer
+from accounting.checks import integer
 from dpbandits.durability import state
 from dpbandits.durability.checkpoint import Checkpoint, replay
 from dpbandits.durability.pending import Pending
@@ -99,7 +99,8 @@ class PrivatePolicy(Policy, Generic[Public]):
         T, the number of rounds that the policy will take part in.
     reward_range : (float, float) or "learned", optional
         Outside of it rewards are refused or clipped. "learned": the first rounds, a few hundred, tell where it ends,
-        and what is beyond is clipped (:mod:`dpbandits.policy.learned_range`).
+        and what is beyond is clipped (:mod:`dpbandits.policy.learned_range`). A ``base_rate`` is one of rewards as they
+        are then: in the range of the link, or [0, 1].
     rounds_per_person : int, optional
         m, the number of records that a person may teach, each in another batch; 1 by default. Only where the unit is a
         person.
@@ -176,7 +177,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         **options: Unpack[CommonOptions],
     ) -> None:
         self.stated = reward_range
-        stated = self._units(rewards, options) if isinstance(reward_range, str) else reward_range
+        stated = self._units(rewards) if isinstance(reward_range, str) else reward_range
         super().__init__(dim, rewards, reward_range=stated, horizon=horizon, **options)
         # where the range of rewards is learned; ``reward_range`` is what the policy works in then
         self.scale: LearnedRange | None = None
@@ -213,18 +214,14 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.unseen: Public | None = None  # released, and not yet durable
         self._new_checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
 
-    def _units(self, rewards: tuple[float, float], options: CommonOptions) -> tuple[float, float]:
+    def _units(self, rewards: tuple[float, float]) -> tuple[float, float]:
         """In what the policy works where its range of rewards is learned."""
-        choice("reward_range", self.stated, "learned")
+        if self.stated != "learned":
+            raise ValueError(f"reward_range must be (low, high) or 'learned', got reward_range={self.stated!r}")
         if not self.learns_range:
             raise ValueError(
                 f"reward_range must be stated for {type(self).__name__}, got reward_range='learned': take "
                 "OnePassPrivateGLM, StandingPrivateGLM, DisjointPrivateGLM or PrivateArms"
-            )
-        if options.get("base_rate") is not None:
-            raise ValueError(
-                "base_rate must be None where the range is learned, as its unit is not known, got "
-                f"base_rate={options['base_rate']!r}"
             )
         return units_of(rewards)
 

@@ -18,6 +18,8 @@ sums                    of records                                    who is pro
 ``ShuffledPersonSums``  means over everything a person has told       a person with any number     users, and a shuffler
 ======================  ============================================  ===========================  =====================
 
+How large records are, where nobody can say, the first of them tell (``RecordWindow``).
+
 All of them state ``cost``, add whole numbers, which have no rounding error to tell anything by, draw noise on a
 lattice, and keep their state by ``kept()`` and ``resume(saved)``, in place, for the object that owns them. Models that
 are fitted to such sums are in :mod:`dpkit.models`; ``docs/private-sums.md`` says when to take which.
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from dpkit.moments.shuffled import ShuffledBatches, batch_protocol, max_cost
     from dpkit.moments.shuffled_pairs import NoisyBatch, PairBatches
     from dpkit.moments.shuffled_people import ShuffledPersonSums
+    from dpkit.moments.windows import RecordWindow
 
 __all__ = [
     "ArmBatches",
@@ -64,6 +67,7 @@ __all__ = [
     "PersonSums",
     "PersonTotals",
     "RecordSums",
+    "RecordWindow",
     "Released",
     "Rounds",
     "ShuffledBatches",

@@ -156,6 +156,7 @@ class RecordWindow:
         counts[_ZERO] += size - int(counts.sum())
         at_least = np.cumsum(counts[::-1])[::-1]
         above, wanted = at_least - counts, max(1, min(self.rank, size // _MOST))
+        # of κ from the numbers of records that are beyond the cell, and that are in it or beyond
         off = np.maximum(above - wanted, 0) + np.maximum(wanted - at_least, 0)
         choice = self.choice
         return report_noisy_max(-off.astype(np.float64), 1.0, choice.epsilon, choice.noise, rng=self._rng)
