@@ -6,7 +6,7 @@ of first rounds are a batch of their own, which tells where rewards end below an
 and moved to the units in which the policy works: the range of its link, or [0, 1]. The algorithm itself knows nothing
 of it: its clock starts when the range is known.
 
-Privacy. What a round of the first n rounds tells enters the range alone: a reward of one of them that comes after its
+Privacy. What one of the first n rounds tells enters the range alone: a reward of one of them that comes after its
 release is dropped. The numbers of rounds are public, so that a round, or when its reward comes, changes the range or
 the sums of the policy, and never both. Each of them is no easier to tell than one release of the policy's own cost (see
 ``dpkit.moments.windows``), and so is the run. Where the unit is a person, whoever comes in the first n rounds tells one
@@ -71,12 +71,17 @@ class LearnedRange:
         In which the policy works.
     persons : bool
         Whether the unit is a person.
+    delay : int
+        By how many rounds all rewards are known to come late: the range is released so much later, and the policy's
+        clock starts then. What is played in between teaches nothing.
     rng : numpy.random.Generator
 
     Attributes
     ----------
-    rounds : int
+    telling : int
         n: the first n rounds tell the range.
+    rounds : int
+        After so many the range is released.
     found : (float, float) or None
         The range, once it was released.
 
@@ -87,7 +92,14 @@ class LearnedRange:
     """
 
     def __init__(
-        self, cost: Release, horizon: int, units: tuple[float, float], persons: bool, rng: np.random.Generator
+        self,
+        cost: Release,
+        horizon: int,
+        units: tuple[float, float],
+        *,
+        persons: bool,
+        delay: int,
+        rng: np.random.Generator,
     ) -> None:
         if not hasattr(cost, "noise_multiplier"):
             raise ValueError(
@@ -96,8 +108,9 @@ class LearnedRange:
             )
         self._window = RecordWindow(cost, rng=rng)
         needed, enough = self._window.rounds
-        self.rounds = min(enough, horizon // _SHARE)
-        if self.rounds < needed:
+        self.telling = min(enough, horizon // _SHARE)
+        self.rounds = self.telling + delay
+        if self.telling < needed:
             raise ValueError(
                 f"reward_range must be stated, or horizon be at least {_SHARE * needed:,} at this budget: a range is "
                 f"learned from {needed:,} rounds or more, got horizon={horizon!r} and reward_range='learned'"
@@ -118,7 +131,7 @@ class LearnedRange:
         """Note a decision; whether it is one of those that tell the range."""
         if pending.round >= self.rounds:
             return False
-        if self._persons:
+        if self._persons and pending.round < self.telling:
             self._ends.setdefault(pending.person, pending.round % 2)
         return True
 
@@ -130,7 +143,7 @@ class LearnedRange:
         """Whether the policy learns nothing from a reward: it has told the range now, or counts for nothing."""
         if pending.round >= self.rounds:
             return pending.person in self._ends
-        if self.found is None:
+        if self.found is None and pending.round < self.telling:
             end = self._ends.get(pending.person, pending.round % 2)
             if self._persons:
                 self._ends[pending.person] = end % 2 + 2
@@ -146,8 +159,8 @@ class LearnedRange:
 
     def release(self) -> None:
         """Draw the noise; nobody sees the range yet."""
-        told = sum(end % 2 for end in self._ends.values()) if self._persons else self.rounds // 2
-        self.unseen = self._window.release(((len(self._ends) if self._persons else self.rounds) - told, told))
+        told = sum(end % 2 for end in self._ends.values()) if self._persons else self.telling // 2
+        self.unseen = self._window.release(((len(self._ends) if self._persons else self.telling) - told, told))
 
     def expose(self) -> None:
         """The range is known from now on."""
@@ -157,7 +170,7 @@ class LearnedRange:
         """Say so where nothing but the signs of rewards is left."""
         if self.found is not None and self.found[1] - self.found[0] < _SIGNS:
             warnings.warn(
-                f"nearly all rewards of the first {self.rounds:,} rounds were 0, or had not come when the range was "
+                f"nearly all rewards of the first {self.telling:,} rounds were 0, or had not come when the range was "
                 "learned: of later ones no more than the sign counts. State a reward_range, if they differ in size",
                 stacklevel=5,
             )
@@ -184,7 +197,7 @@ class LearnedRange:
         found = self.unseen or self.found
         persons = sorted(self._ends)  # in no order that tells who came first
         return {
-            "rounds": self.rounds,
+            "telling": self.telling,
             "found": np.array([] if found is None else found, np.float64),
             "window": self._window.kept(),
             "persons": np.array(persons, np.int64),
@@ -195,8 +208,8 @@ class LearnedRange:
         """The inverse of :meth:`kept`, checked."""
         if not isinstance(saved, Mapping) or set(saved) != set(self.kept()):
             raise ValueError(f"scale must hold the entries {sorted(self.kept())}, got {short(saved)}")
-        if conform("rounds", saved["rounds"], 0) != self.rounds:
-            raise ValueError(f"rounds must be {self.rounds} at this budget, got {saved['rounds']}")
+        if conform("telling", saved["telling"], 0) != self.telling:
+            raise ValueError(f"telling must be {self.telling} at this budget, got {saved['telling']}")
         found = saved["found"]
         if isinstance(found, np.ndarray) and found.size == 0:
             self.found = None
@@ -209,7 +222,7 @@ class LearnedRange:
         persons = saved["persons"]
         like = np.zeros(len(persons) if isinstance(persons, np.ndarray) else 0, np.int64)
         persons, ends = (conform(name, saved[name], like) for name in ("persons", "ends"))
-        if len(persons) > (self.rounds if self._persons else 0) or (persons[1:] <= persons[:-1]).any():
+        if len(persons) > (self.telling if self._persons else 0) or (persons[1:] <= persons[:-1]).any():
             raise ValueError("persons must ascend, and be no more than the first rounds, got others")
         if ((ends < 0) | (ends > 3)).any():
             raise ValueError("ends must be from 0 to 3, got others")

@@ -264,11 +264,16 @@ class PrivatePolicy(Policy, Generic[Public]):
             raise ValueError(f"rounds_per_person must be {most}, got rounds_per_person={rounds!r}")
         return m
 
-    def open_run(self, cost: Release, scope: str | None = None) -> None:
-        """Charge the whole run, before any noise is drawn, and make the checkpoint."""
+    def open_run(self, cost: Release, scope: str | None = None, *, delay: int = 0) -> None:
+        """Charge the whole run, before any noise is drawn, and make the checkpoint.
+
+        ``delay`` is by how many rounds all rewards are known to come late.
+        """
         if self.stated == "learned":
             horizon = integer("horizon", self.horizon, at_least=1)
-            self.scale = LearnedRange(cost, horizon, self.reward_range, self.persons is not None, self.rng)
+            self.scale = LearnedRange(
+                cost, horizon, self.reward_range, persons=self.persons is not None, delay=delay, rng=self.rng
+            )
         checkpoint = self._new_checkpoint
         if checkpoint is not None:
             if checkpoint.exists():

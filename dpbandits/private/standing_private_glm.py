@@ -208,7 +208,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         self.public = self.refit.nothing(m)
         if self.prior is None:
             warn_of_cold_start(clarity(self.dim, T, W, S, self.sums.noise_of_sums(max(1, m))), self.dim, T, budget)
-        self.open_run(self.sums.cost)
+        self.open_run(self.sums.cost, delay=self.delay)
 
     @property
     def theta(self) -> Array:
