@@ -46,6 +46,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "OnePassPrivateGLM, discount": ("OnePassPrivateGLM", {"first_batch": 16, "discount": 0.9}),
     "OnePassPrivateGLM, inverse gaps": ("OnePassPrivateGLM", {"first_batch": 16, "exploration": "inverse_gap"}),
     "OnePassPrivateGLM, person": ("OnePassPrivateGLM", {"first_batch": 16, "budget": PERSON, "rounds_per_person": 3}),
+    "OnePassPrivateGLM, learned": (
+        "OnePassPrivateGLM",
+        {"first_batch": 16, "budget": Budget(400.0, 1e-5), "reward_range": "learned"},
+    ),
     "PersonPrivateGLM": ("PersonPrivateGLM", {"first_batch": 16, "budget": PERSON}),
     "PrivateHvtUCB": ("PrivateHvtUCB", {"first_batch": 16}),
     "DPLinUCB": ("DPLinUCB", {"first_batch": 16}),
@@ -61,6 +65,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "StandingPrivateGLM": ("StandingPrivateGLM", {"first_batch": 16}),
     "PrivateArms": ("PrivateArms", {"arms": NAMES, "first_batch": 8, "budget": Budget(8.0, 0.0)}),
     "PrivateArms, person": ("PrivateArms", {"arms": NAMES, "first_batch": 8, "budget": PERSON}),
+    "PrivateArms, learned": (
+        "PrivateArms",
+        {"arms": NAMES, "first_batch": 8, "budget": Budget(400.0, 1e-5, unit="person"), "reward_range": "learned"},
+    ),
     "ShuffleOnePassGLM": ("ShuffleOnePassGLM", {"first_batch": 16}),
     "ShuffleLinUCB": ("ShuffleLinUCB", {"first_batch": 16}),
     "ShufflePersonGLM": ("ShufflePersonGLM", {"first_batch": 16, "budget": PERSON}),
@@ -191,7 +199,11 @@ def found(name: str, gate: bool) -> dict[str, Any]:
 
 def kept() -> list[str]:
     """The runs of which there is a state."""
-    return [f"{case}: late" for case in CASES if "," not in case or case.endswith(("person", "JointDPGLM", "change"))]
+    return [
+        f"{case}: late"
+        for case in CASES
+        if "," not in case or case.endswith(("person", "JointDPGLM", "change", "learned"))
+    ]
 
 
 def loaded(name: str) -> Policy:
