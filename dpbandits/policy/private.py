@@ -51,6 +51,7 @@ from dpbandits.policy.decision import Decision
 from dpbandits.policy.learned_range import LearnedRange, units_of
 from dpbandits.policy.options import CommonOptions, PrivateOptions, RewardRange
 from dpbandits.policy.parts import Record, Refit, Rule
+from dpbandits.policy.progress import Found, Progress, hopeless, warn_of_pace
 from dpbandits.policy.protocol import Policy
 from dpbandits.policy.released import Released
 from dpbandits.policy.schedule import Schedule
@@ -212,6 +213,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.counting: AsRewarded = counting_of(self.trust, totals=self.prices_totals)
         self.drops_arms = self.counting.as_decided
         self.unseen: Public | None = None  # released, and not yet durable
+        self._told = False  # that nothing is learned
         self._new_checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
 
     def _units(self, rewards: tuple[float, float]) -> tuple[float, float]:
@@ -353,6 +355,7 @@ class PrivatePolicy(Policy, Generic[Public]):
             self.run.end()
         if self.releases > before:
             self.counting.tell(self)
+            self.look_at_pace()
 
     def publicly(self, change: Callable[[], None]) -> None:
         # like a release: durable before a decision depends on it
@@ -394,7 +397,63 @@ class PrivatePolicy(Policy, Generic[Public]):
         if self.run.stopped is not None:
             self.run.check()
 
+    def look_at_pace(self) -> None:
+        """Say once that nothing is learned, if that is so."""
+        T = self.horizon
+        if T is None or self._told or not hopeless(found := self.found(), self.decisions / T):
+            return
+        self._told = True
+        warn_of_pace(found, self.decisions, T, stacklevel=6)
+
     # -------------------------------------------------------------------------------------------- what is public
+
+    def found(self) -> Found:
+        """What was found so far, for :meth:`progress`: by default the length of θ, where there is one."""
+        theta = getattr(self.chooser().public, "theta", None)
+        length = float(np.linalg.norm(theta, axis=-1).max()) if isinstance(theta, np.ndarray) else None
+        why = f"{type(self.chooser()).__name__} does not keep it"
+        return Found(length=length, missing=dict.fromkeys(("signal", "theta_length", "predicted", "seen"), why))
+
+    def progress(self) -> Progress:
+        """How far the run has come, from what was released: signal over noise, levels, lengths; costs nothing.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from accounting import Budget
+        >>> from dpbandits.policies import PrivateArms
+        >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
+        >>> policy = PrivateArms(["red", "blue"], budget=Budget(4.0, 0.0), horizon=2000, rng=rng)
+        >>> for _ in range(1000):
+        ...     decision = policy.select()
+        ...     policy.update(decision, float(rng.random() < {"red": 0.2, "blue": 0.6}[decision.name]))
+        >>> min(policy.progress().signal.values()) > 3.0
+        True
+        """
+        self.check_process()
+        with self.lock:
+            found, missing = self.found(), {"cut": "which rewards are cut is not released"}
+            ends = self.reward_range if self.scale is None else self.scale.found
+            if ends is None:
+                missing["reward_range"] = "it is not learned yet"
+
+            def in_rewards(value: float | None) -> float | None:
+                return None if value is None else self.in_rewards(value)
+
+            return Progress(
+                type(self).__name__,
+                self.decisions,
+                self.horizon,
+                self.releases,
+                ends,
+                dict(found.signal),
+                found.length,
+                getattr(self.chooser(), "theta_bound", None),
+                in_rewards(found.predicted),
+                in_rewards(found.seen),
+                found.cut if self.scale is None and self.on_violation == "raise" else None,
+                missing | dict(found.missing),
+            )
 
     def released(self) -> Released:
         """What is public: a value that makes the same choices, anywhere."""

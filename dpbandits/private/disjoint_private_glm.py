@@ -68,6 +68,7 @@ from dpbandits.policy.choices import Law
 from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration, batch_discount
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.policy.progress import Found
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.disjoint import Estimate, parts
 from dpkit.models.links import Link, get_link
@@ -213,6 +214,9 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
     def theta(self) -> Array:
         """The released θ_k by slot, for the features (1, z)/√2: E[r | z, k] = μ(base + xᵀθ_k)."""
         return self.public.theta
+
+    def found(self) -> Found:
+        return self.fit.found(self.public, self.catalogue)
 
     def with_room(self, public: Estimate) -> Estimate:
         return self.fit.with_room(public, len(self.catalogue))

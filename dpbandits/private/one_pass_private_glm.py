@@ -66,6 +66,7 @@ from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, positive
 from dpbandits.policy.parameters import Exploration, batch_discount, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
+from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.change import surprise_bound
@@ -74,7 +75,7 @@ from dpbandits.private.parts.groups import FeatureGroups
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import SecantRecord, balanced_share
+from dpbandits.private.parts.records import SecantRecord, balanced_share, never_cut
 from dpbandits.private.parts.release_weights import release_weights
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
@@ -172,6 +173,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     learns_range = True
+    refit: Refit
     choices_read = ("theta", "root")
     prices_persons = True
     warned = False
@@ -265,6 +267,9 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         Without a change that is so once in 10⁵ batches, if the model holds. Post-processing, so it costs nothing.
         """
         return self.public.surprise > surprise_bound(self.dim, 1e-5)
+
+    def found(self) -> Found:
+        return found_along(self.public.theta, self.public.covariance, self.refit.prior, never_cut(self))
 
     def checked_arms(self, arms: ArrayLike) -> Array:
         return self._features.checked(super().checked_arms(arms))

@@ -56,6 +56,7 @@ from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, checked_budget, finite_rewards
+from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule
 from dpbandits.private.parts.cold_start import warn_of_cold_start
@@ -127,6 +128,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     # where the sums come from, which is all that the shuffled twin has otherwise
     sums_of: ClassVar[type[PersonSums | ShuffledPersonSums]] = PersonSums
     learns_range = True
+    refit: Refit
     choices_read = ("theta", "inverse")
     prices_totals = True
 
@@ -172,6 +174,9 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
+
+    def found(self) -> Found:
+        return found_along(self.public.theta, self.public.inverse, self.refit.prior, None)
 
     def decided(self, pending: Pending) -> None:
         self.sums.rounds.decided(pending.round, pending.person)

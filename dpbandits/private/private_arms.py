@@ -64,6 +64,7 @@ from dpbandits.policy.choices import Independent, Law
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.policy.progress import Found
 from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors
 from dpkit.moments.arm_batches import ArmBatches
 
@@ -202,6 +203,9 @@ class PrivateArms(PrivatePolicy[Estimate]):
         low, high = self.reward_range
         ends = max(low, min(own - reach * error, high)), min(high, max(own + reach * error, low))
         return self.in_rewards(ends[0]), self.in_rewards(ends[1])
+
+    def found(self) -> Found:
+        return self.posteriors.found(self.public, self.catalogue)
 
     def check_log(self) -> None:
         """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""

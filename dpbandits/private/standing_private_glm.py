@@ -52,6 +52,7 @@ Denisov et al. (2022) for the noise; Aitken (1936) for the weights.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Unpack
 
 from numpy.typing import ArrayLike
@@ -62,11 +63,12 @@ from accounting.checks import integer, positive
 from dpbandits.policy.offers import PublicArms
 from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
+from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Decision, Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.records import SecantRecord
+from dpbandits.private.parts.records import SecantRecord, never_cut
 from dpbandits.private.parts.release_weights import release_weights
 from dpbandits.private.parts.standing import Estimate, Refit, Told
 from dpkit.models.links import Link, get_link
@@ -141,6 +143,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     # which arm it was
     notes = 1
     learns_range = True
+    refit: Refit
     choices_read = ("theta", "root")
     # a simulation tells it the arms when it is made (``dpbandits.lab.simulation.play``)
     public_arms: ClassVar[bool] = True
@@ -219,6 +222,11 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     def arrived(self) -> float:
         """The share of rewards that has come, as last released; 1 where that cannot be told from all."""
         return self.public.arrived
+
+    def found(self) -> Found:
+        found = found_along(self.public.theta, self.public.covariance, self.refit.prior, never_cut(self))
+        predicted, seen = self.refit.means(self.public, self.releases)
+        return replace(found, predicted=predicted, seen=seen, missing={})
 
     def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
         """Choose one of all arms, or of those that are offered in this round, in any order.

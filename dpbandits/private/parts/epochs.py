@@ -27,6 +27,7 @@ from accounting.arrays import Array
 from dpbandits.policy.choices import Law
 from dpbandits.policy.options import RewardRange
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy
+from dpbandits.policy.progress import Found
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.trust import AsDecided
 from dpkit.states.entries import conform, resume, short
@@ -176,6 +177,12 @@ class Epochs(PrivatePolicy[None]):
 
     def check_log(self) -> None:
         self.policy.check_log()
+
+    def found(self) -> Found:
+        return self.policy.found()
+
+    def look_at_pace(self) -> None:
+        """Nothing is said: an epoch that is too short says little of the next one."""
 
     def decided(self, pending: Pending) -> None:
         self.policy.decided(self.in_epoch(pending))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -32,6 +33,7 @@ __all__ = [
     "SecantRecord",
     "balanced_share",
     "checked_slope",
+    "never_cut",
     "typical_deviation",
 ]
 
@@ -171,6 +173,20 @@ def typical_deviation(link: Link, theta_bound: float) -> float:
     e = np.linspace(-theta_bound, theta_bound, 2001)
     squares = (link.mean(e) - link.mean(0.0)) ** 2 + link.derivative(e)
     return math.sqrt(float(np.mean(squares)))
+
+
+class _Clipped(Protocol):
+    """A policy with records whose g is cut at ``clip``."""
+
+    link: Link
+    clip: float
+    reward_range: tuple[float, float]
+
+
+def never_cut(policy: _Clipped) -> float | None:
+    """0, where no reward of the range is cut; None where some may be."""
+    centre, (low, high) = float(policy.link.mean(0.0)), policy.reward_range
+    return 0.0 if policy.clip >= max(high - centre, centre - low) else None
 
 
 def balanced_share(W: float, B: float, theta_bound: float, dim: int) -> float:

@@ -116,6 +116,16 @@ class Refit:
         known = self.prior.mean, self.width * self.prior.root, self.prior.covariance
         return Estimate(*known, np.zeros((releases, K)), np.zeros((releases, d + K + 1)), 1.0, together)
 
+    def means(self, known: Estimate, releases: int) -> tuple[float | None, float | None]:
+        """The mean reward of all plays so far, by θ, and by the released sums; None before a release."""
+        plays = known.plays[:releases].sum(axis=0)
+        if not plays.sum() > 0.0:
+            return None, None
+        predicted = float(plays @ self._moments(self.arms @ known.theta)[0] / plays.sum())
+        sums = known.growth[:releases, self.arms.shape[1] : -1].sum()
+        centre = self.record.centre
+        return centre + predicted, centre + float(sums / (known.arrived * plays.sum()))
+
     def __call__(self, last: Estimate, told: Told, ends: Sequence[int]) -> Estimate:
         """The next estimate, after batches that ended after so many rounds."""
         k, d = len(ends), self.arms.shape[1]
