@@ -22,14 +22,17 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accounting import Release
+from accounting import Gaussian, Laplace, Release
 from dpbandits.durability.pending import Pending
 from dpkit.moments.windows import RecordWindow
 from dpkit.states.entries import conform, short
+
+if TYPE_CHECKING:
+    from dpbandits.policy.private import PrivatePolicy
 
 __all__ = ["LearnedRange", "units_of"]
 
@@ -39,14 +42,21 @@ _SHARE = 10
 _SIGNS = 2.0**-38
 
 
-def units_of(rewards: tuple[float, float]) -> tuple[float, float]:
+def units_of(kind: type[PrivatePolicy[Any]], stated: str, rewards: tuple[float, float]) -> tuple[float, float]:
     """In which a policy works whose rewards would be these by default: the same, or [0, 1] where all numbers are.
 
     Raises
     ------
     ValueError
-        For rewards with an end on one side only.
+        For another word than "learned", a policy that cannot learn it, and rewards with an end on one side only.
     """
+    if stated != "learned":
+        raise ValueError(f"reward_range must be (low, high) or 'learned', got reward_range={stated!r}")
+    if not kind.learns_range:
+        raise ValueError(
+            f"reward_range must be stated for {kind.__name__}, got reward_range='learned': take OnePassPrivateGLM, "
+            "StandingPrivateGLM, DisjointPrivateGLM or PrivateArms"
+        )
     low, high = rewards
     if math.isfinite(low) and math.isfinite(high):
         return low, high
@@ -101,7 +111,7 @@ class LearnedRange:
         delay: int,
         rng: np.random.Generator,
     ) -> None:
-        if not hasattr(cost, "noise_multiplier"):
+        if not isinstance(cost, (Gaussian, Laplace)):
             raise ValueError(
                 "reward_range must be stated where a policy's cost is not one Gaussian or Laplace mechanism, got "
                 "reward_range='learned'"

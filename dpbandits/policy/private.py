@@ -44,14 +44,14 @@ from accounting.checks import integer
 from dpbandits.durability import state
 from dpbandits.durability.checkpoint import Checkpoint, replay
 from dpbandits.durability.pending import Pending
-from dpbandits.policy import released
+from dpbandits.policy import progress, released
 from dpbandits.policy.checks import checked_budget, checked_reward, finite_rewards
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.learned_range import LearnedRange, units_of
 from dpbandits.policy.options import CommonOptions, PrivateOptions, RewardRange
 from dpbandits.policy.parts import Record, Refit, Rule
-from dpbandits.policy.progress import Found, Progress, hopeless, warn_of_pace
+from dpbandits.policy.progress import Found, Progress
 from dpbandits.policy.protocol import Policy
 from dpbandits.policy.released import Released
 from dpbandits.policy.schedule import Schedule
@@ -178,7 +178,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         **options: Unpack[CommonOptions],
     ) -> None:
         self.stated = reward_range
-        stated = self._units(rewards) if isinstance(reward_range, str) else reward_range
+        stated = units_of(type(self), reward_range, rewards) if isinstance(reward_range, str) else reward_range
         super().__init__(dim, rewards, reward_range=stated, horizon=horizon, **options)
         # where the range of rewards is learned; ``reward_range`` is what the policy works in then
         self.scale: LearnedRange | None = None
@@ -215,17 +215,6 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.unseen: Public | None = None  # released, and not yet durable
         self._told = False  # that nothing is learned
         self._new_checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
-
-    def _units(self, rewards: tuple[float, float]) -> tuple[float, float]:
-        """In what the policy works where its range of rewards is learned."""
-        if self.stated != "learned":
-            raise ValueError(f"reward_range must be (low, high) or 'learned', got reward_range={self.stated!r}")
-        if not self.learns_range:
-            raise ValueError(
-                f"reward_range must be stated for {type(self).__name__}, got reward_range='learned': take "
-                "OnePassPrivateGLM, StandingPrivateGLM, DisjointPrivateGLM or PrivateArms"
-            )
-        return units_of(rewards)
 
     @property
     def stated_range(self) -> RewardRange:
@@ -399,11 +388,10 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def look_at_pace(self) -> None:
         """Say once that nothing is learned, if that is so."""
-        T = self.horizon
-        if T is None or self._told or not hopeless(found := self.found(), self.decisions / T):
+        if self._told or not progress.hopeless(self):
             return
         self._told = True
-        warn_of_pace(found, self.decisions, T, stacklevel=6)
+        progress.warn(self)
 
     # -------------------------------------------------------------------------------------------- what is public
 
@@ -432,28 +420,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         """
         self.check_process()
         with self.lock:
-            found, missing = self.found(), {"cut": "which rewards are cut is not released"}
-            ends = self.reward_range if self.scale is None else self.scale.found
-            if ends is None:
-                missing["reward_range"] = "it is not learned yet"
-
-            def in_rewards(value: float | None) -> float | None:
-                return None if value is None else self.in_rewards(value)
-
-            return Progress(
-                type(self).__name__,
-                self.decisions,
-                self.horizon,
-                self.releases,
-                ends,
-                dict(found.signal),
-                found.length,
-                getattr(self.chooser(), "theta_bound", None),
-                in_rewards(found.predicted),
-                in_rewards(found.seen),
-                found.cut if self.scale is None and self.on_violation == "raise" else None,
-                missing | dict(found.missing),
-            )
+            return progress.of(self)
 
     def released(self) -> Released:
         """What is public: a value that makes the same choices, anywhere."""

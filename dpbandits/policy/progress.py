@@ -22,7 +22,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,10 +30,15 @@ from accounting.arrays import Array
 from accounting.printed import as_html, as_text
 from dpkit.models.prior import Prior
 
-__all__ = ["Found", "Progress", "along", "found_along", "hopeless", "rms", "warn_of_pace"]
+if TYPE_CHECKING:
+    from dpbandits.policy.private import PrivatePolicy
+
+__all__ = ["Found", "Progress", "along", "found_along", "hopeless", "noise_alone", "of", "rms", "warn"]
 
 # of all rounds, before which nothing is said
 _EARLY = 0.3
+# of shorter runs, which are trials, nothing is said either
+_SHORTEST = 1000
 # standard errors from which on a signal is no noise
 _CLEAR = 3.0
 # below it the data say nothing of a direction
@@ -191,13 +196,39 @@ def rms(values: Mapping[str, float]) -> float:
     return math.sqrt(sum(one**2 for one in values.values()) / max(1, len(values)))
 
 
-def hopeless(found: Found, share: float) -> bool:
+def of(policy: PrivatePolicy[Any]) -> Progress:
+    """The progress of a policy; behind its lock."""
+    found, missing = policy.found(), {"cut": "which rewards are cut is not released"}
+    ends = policy.reward_range if policy.scale is None else policy.scale.found
+    if ends is None:
+        missing["reward_range"] = "it is not learned yet"
+
+    def in_rewards(value: float | None) -> float | None:
+        return None if value is None else policy.in_rewards(value)
+
+    return Progress(
+        type(policy).__name__,
+        policy.decisions,
+        policy.horizon,
+        policy.releases,
+        ends,
+        dict(found.signal),
+        found.length,
+        getattr(policy.chooser(), "theta_bound", None),
+        in_rewards(found.predicted),
+        in_rewards(found.seen),
+        found.cut if policy.scale is None and policy.on_violation == "raise" else None,
+        missing | dict(found.missing),
+    )
+
+
+def noise_alone(found: Found, share: float) -> bool:
     """Whether no more than noise will have been found at the end, at the pace of this share of all rounds.
 
     Examples
     --------
     >>> two = Found({"a": 1.2, "b": 0.3}, freedom=2)
-    >>> hopeless(two, 0.5), hopeless(Found({"a": 3.0, "b": 0.3}, freedom=2), 0.5), hopeless(two, 0.2)
+    >>> noise_alone(two, 0.5), noise_alone(Found({"a": 3.0, "b": 0.3}, freedom=2), 0.5), noise_alone(two, 0.2)
     (True, False, False)
     """
     if share < _EARLY or found.freedom < 1:
@@ -206,12 +237,18 @@ def hopeless(found: Found, share: float) -> bool:
     return (energy + chance) / share**2 < max(_CLEAR**2, _CLEAR * chance)
 
 
-def warn_of_pace(found: Found, rounds: int, horizon: int, stacklevel: int) -> None:
+def hopeless(policy: PrivatePolicy[Any]) -> bool:
+    """Whether a run has learned nothing, and will not."""
+    T = policy.horizon
+    return T is not None and T >= _SHORTEST and noise_alone(policy.found(), policy.decisions / T)
+
+
+def warn(policy: PrivatePolicy[Any]) -> None:
     """Say that a run learns nothing, and what would help."""
     warnings.warn(
-        f"nothing has been learned yet, and at this pace will not be by the horizon: after {rounds:,} of {horizon:,} "
-        f"rounds signals are {rms(found.signal):.2g} times their noise, where 1 is noise alone. A larger ε or a longer "
-        "horizon would help, fewer features or arms, and above all a reward_range no wider than rewards are, or "
-        "reward_range='learned'; see policy.progress()",
-        stacklevel=stacklevel,
+        f"nothing has been learned yet, and at this pace will not be by the horizon: after {policy.decisions:,} of "
+        f"{policy.horizon:,} rounds signals are {rms(policy.found().signal):.2g} times their noise, where 1 is noise "
+        "alone. A larger ε or a longer horizon would help, fewer features or arms, and above all a reward_range no "
+        "wider than rewards are, or reward_range='learned'; see policy.progress()",
+        stacklevel=6,
     )

@@ -96,6 +96,7 @@ _HOMES = {
     "dpkit.moments.shuffled": "ShuffledBatches batch_protocol max_cost",
     "dpkit.moments.shuffled_pairs": "NoisyBatch PairBatches",
     "dpkit.moments.shuffled_people": "ShuffledPersonSums",
+    "dpkit.moments.windows": "RecordWindow",
 }
 
 __getattr__, __dir__ = attributes_of(

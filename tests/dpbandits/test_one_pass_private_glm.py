@@ -497,7 +497,7 @@ def played(policy: OnePassPrivateGLM, environment, seed: int, rounds: int, since
 
 
 def test_a_model_without_the_base_rate_warns_once_and_one_with_it_does_not():
-    with pytest.warns(UserWarning, match=r"rewards are far below .* base_rate=0.5 may be far off") as record:
+    with pytest.warns(UserWarning, match=r"rewards are much nearer to base_rate=0.5, or on its other side") as record:
         lost = played(policy_with(dim=5, horizon=4000), GLM(5, offset=-2.5), 0, 4000)
     assert len(record) == 1
     with warnings.catch_warnings():
@@ -505,6 +505,38 @@ def test_a_model_without_the_base_rate_warns_once_and_one_with_it_does_not():
         world = GLM(5, offset=-2.5)
         told = played(policy_with(dim=5, horizon=4000, base_rate=world.base_rate), world, 0, 4000)
     assert told < 0.3 * lost
+
+
+@pytest.mark.parametrize(
+    ("constant", "words"), [(0.0, "nearer to base_rate=3, or on its other side"), (1.5, "farther from base_rate=3")]
+)
+def test_a_misfit_is_named_by_the_side_of_the_base_rate_that_is_known(constant, words):
+    """Pareto rewards of mean 1/2 in (0, 6): far below the base rate 3, whether arms' predictors are above 0 or below.
+
+    With a constant feature θ points away from all arms, as far as S = 1 lets it: rewards are farther below 3 than the
+    model says, and were once said to be above it.
+    """
+    rng = np.random.default_rng(0)
+    policy = policy_with(
+        dim=5,
+        link="linear",
+        budget=Budget(4.0, 1e-5),
+        horizon=3000,
+        theta_bound=1.0,
+        reward_range=(0.0, 6.0),
+        on_violation="clip",
+        rng=rng,
+    )
+
+    def play():
+        for _ in range(3000):
+            X = rng.standard_normal((10, 5)) * ([0.0 if constant else 1.0] + 4 * [1.0])
+            X[:, 0] += constant
+            policy.update(policy.select(X / np.linalg.norm(X, axis=1)[:, None] * 0.999), rng.pareto(2.0) / 4 + 0.25)
+
+    with pytest.warns(UserWarning, match=words) as record:
+        play()
+    assert len(record) == 1
 
 
 @pytest.mark.parametrize("arm_law", ["one_hot", "fixed_sphere"])
