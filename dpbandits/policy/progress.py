@@ -238,9 +238,9 @@ def noise_alone(found: Found, share: float) -> bool:
 
 
 def hopeless(policy: PrivatePolicy[Any]) -> bool:
-    """Whether a run has learned nothing, and will not."""
-    T = policy.horizon
-    return T is not None and T >= _SHORTEST and noise_alone(policy.found(), policy.decisions / T)
+    """Whether a run has learned nothing, and will not; of one that forgets nobody knows."""
+    T, forgets = policy.horizon, getattr(policy, "discount", None) is not None
+    return T is not None and not forgets and T >= _SHORTEST and noise_alone(policy.found(), policy.decisions / T)
 
 
 def warn(policy: PrivatePolicy[Any]) -> None:
