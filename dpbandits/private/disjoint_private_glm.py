@@ -116,7 +116,7 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
         Mean, of shape (m + 1,), and precision of a normal prior of every arm's θ_k, in the units of ``theta``. It
         must be public knowledge. Then the first batch plays by the prior, too.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (here: of an arm of which
+        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate`` (here: of an arm of which
         nothing is known), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
         :class:`dpbandits.PrivatePolicy`, also for errors.
 

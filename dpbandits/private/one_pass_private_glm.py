@@ -150,7 +150,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         place of the default one, 0 and ``ridge``·d/S². It must be public knowledge: nothing of this data may be in it.
         Then the first batch plays by the prior, too.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
+        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.PrivatePolicy`, also for errors.
 

@@ -105,7 +105,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         Mean and precision of a normal prior of θ, public knowledge, by which the first batch plays, too; see
         :class:`~dpbandits.policies.OnePassPrivateGLM`. By default 0 and d/S².
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
+        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
         :class:`dpbandits.PrivatePolicy`, also for errors.
 

@@ -86,8 +86,8 @@ class PrivateArms(PrivatePolicy[Estimate]):
         What the whole run may cost, for one round, or one person, replaced (or zeroed out). δ may be 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
-    reward_range : (float, float)
-        Finite, and public.
+    reward_range : (float, float) or "learned"
+        Finite, and public. Or the first rounds tell it (:mod:`dpbandits.policy.learned_range`).
     first_batch : int, optional
         Decisions for an arm before its first release. By default 11.3 times the noise of a sum, in lengths of the range
         (16/ε), at least 8, and no more than T/(8K).

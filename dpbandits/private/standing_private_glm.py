@@ -115,7 +115,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     prior : (array_like, array_like), optional
         Mean and precision of a normal prior of θ, which must be public knowledge. By default 0 and d/S².
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
+        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person`` (1): see
         :class:`dpbandits.PrivatePolicy`, also for errors.
 
