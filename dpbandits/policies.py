@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from dpbandits.private.dp_lin_ucb import DPLinUCB
     from dpbandits.private.dphdb import DPHDB
     from dpbandits.private.joint_dp_glm import JointDPGLM
+    from dpbandits.private.ldp_arms import LDPArms
     from dpbandits.private.ldp_glm import LDPGLM
     from dpbandits.private.one_pass_private_glm import OnePassPrivateGLM
     from dpbandits.private.person_private_glm import PersonPrivateGLM
     from dpbandits.private.private_arms import PrivateArms
     from dpbandits.private.private_hvt_ucb import PrivateHvtUCB
     from dpbandits.private.restarting import Restarting
+    from dpbandits.private.shuffle_arms import ShuffleArms
     from dpbandits.private.shuffle_glm import ShuffleGLM
     from dpbandits.private.shuffle_lin_ucb import ShuffleLinUCB
     from dpbandits.private.shuffle_one_pass_glm import ShuffleOnePassGLM
@@ -81,6 +83,7 @@ __all__ = [
     "HeavyOFUL",
     "HvtUCB",
     "JointDPGLM",
+    "LDPArms",
     "LaplaceThompson",
     "LinearThompson",
     "OFULogR",
@@ -90,6 +93,7 @@ __all__ = [
     "PrivateHvtUCB",
     "RSGLinCB",
     "Restarting",
+    "ShuffleArms",
     "ShuffleGLM",
     "ShuffleLinUCB",
     "ShuffleOnePassGLM",
@@ -120,6 +124,7 @@ _HOMES = {
     "HvtUCB": "dpbandits.reference.heavy_tails.hvt_ucb",
     "JointDPGLM": "dpbandits.private.joint_dp_glm",
     "LaplaceThompson": "dpbandits.reference.light_tails.laplace_thompson",
+    "LDPArms": "dpbandits.private.ldp_arms",
     "LDPGLM": "dpbandits.private.ldp_glm",
     "LinearThompson": "dpbandits.reference.light_tails.linear_thompson",
     "MENU": "dpbandits.reference.heavy_tails.menu",
@@ -134,6 +139,7 @@ _HOMES = {
     "PrivateHvtUCB": "dpbandits.private.private_hvt_ucb",
     "Restarting": "dpbandits.private.restarting",
     "RSGLinCB": "dpbandits.reference.light_tails.rs_glincb",
+    "ShuffleArms": "dpbandits.private.shuffle_arms",
     "ShuffleGLM": "dpbandits.private.shuffle_glm",
     "ShuffleLinUCB": "dpbandits.private.shuffle_lin_ucb",
     "ShuffleOnePassGLM": "dpbandits.private.shuffle_one_pass_glm",

@@ -94,6 +94,8 @@ POLICIES = {
     "shuffle-glm": Known("shuffle GLM", "ShuffleGLM", _PRIVATE),
     "shuffle-lin-ucb": Known("shuffle LinUCB", "ShuffleLinUCB", _PRIVATE_LINEAR),
     "private-arms": Known("private arms", "PrivateArms", (*_STANDING, "budget", "horizon")),
+    "shuffle-arms": Known("shuffle arms", "ShuffleArms", (*_STANDING, "budget", "horizon")),
+    "ldp-arms": Known("local DP arms", "LDPArms", (*_STANDING, "budget", "horizon")),
     "standing-private": Known("standing private", "StandingPrivateGLM", _PRIVATE),
     "disjoint-private": Known("disjoint private", "DisjointPrivateGLM", _STANDING_PRIVATE),
     "disjoint-shuffle": Known("disjoint shuffle", "DisjointShuffleGLM", _STANDING_PRIVATE),

@@ -65,6 +65,14 @@ class Catalogue:
         if not self.names:
             raise ValueError("arms must be at least one, got none")
 
+    @classmethod
+    def of_several(cls, arms: int | Sequence[str]) -> Catalogue:
+        """Of at least two arms: with one there is nothing to find out, and a test of it is a mistake."""
+        found = cls(arms)
+        if len(found) < 2:
+            raise ValueError(f"arms must be at least two, of which one can be found to be better, got {short(arms)}")
+        return found
+
     def __len__(self) -> int:
         return len(self.names)
 

@@ -149,6 +149,10 @@ class LearnedRange:
         """A decision after the first rounds, by the policy's own clock."""
         return replace(pending, round=pending.round - self.rounds)
 
+    def idle(self, pending: Pending) -> bool:
+        """Whether the policy will learn nothing from a decision: public."""
+        return pending.round < self.rounds or pending.person in self._ends
+
     def takes(self, pending: Pending, reward: float) -> bool:
         """Whether the policy learns nothing from a reward: it has told the range now, or counts for nothing."""
         if pending.round >= self.rounds:

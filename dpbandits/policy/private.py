@@ -33,6 +33,7 @@ import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack
 
@@ -95,7 +96,8 @@ class PrivatePolicy(Policy, Generic[Public]):
         What ``reward_range`` is if it is not given.
     budget : Budget
         What the whole run may cost, for one round replaced (or zeroed out), or all that one person does in it
-        (``unit="person"``); δ > 0, but for :class:`~dpbandits.policies.PrivateArms`.
+        (``unit="person"``); δ > 0, but for :class:`~dpbandits.policies.PrivateArms` and
+        :class:`~dpbandits.policies.LDPArms`, also in epochs.
     horizon : int, optional
         T, the number of rounds that the policy will take part in.
     reward_range : (float, float) or "learned", optional
@@ -479,7 +481,10 @@ class PrivatePolicy(Policy, Generic[Public]):
         return key
 
     def written(self, pending: Pending) -> Pending:
-        pending = self.counting.admitted(self, pending)
+        if self.scale is not None and self.drops_arms and self.scale.idle(pending):
+            pending = replace(pending, arm=np.empty(0))
+        else:
+            pending = self.counting.admitted(self, pending)
         self.durable.add(pending)
         return pending
 

@@ -27,7 +27,10 @@ from dpbandits.durability.pending import Pending
 if TYPE_CHECKING:
     from dpbandits.policy.private import PrivatePolicy
 
-__all__ = ["AsDecided", "AsRewarded", "ByTotals", "Shuffled", "counting_of"]
+__all__ = ["AsDecided", "AsRewarded", "ByTotals", "InArms", "Shuffled", "ShuffledInArms", "counting_of"]
+
+# what a registry has room for
+_LAST = 2**32 - 1
 
 
 class AsRewarded:
@@ -88,6 +91,14 @@ class AsDecided(AsRewarded):
     def teaches(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
         return self.enters(policy, pending)
 
+    def closed(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
+        """Whether the batch of a decision was released, so that its reward counts for nothing."""
+        return False
+
+    def released(self, policy: PrivatePolicy[Any]) -> None:
+        # rewards of closed batches may still come, but their arms need not be kept
+        policy.waiting.drop_arms(lambda pending: self.closed(policy, pending))
+
 
 class Shuffled(AsDecided):
     """A round counts in the batch of its decision, or not."""
@@ -101,24 +112,67 @@ class Shuffled(AsDecided):
 
     def enters(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
         # after the last release nobody would ever see a record
-        is_open = pending.round >= policy.schedule.start(policy.releases) and len(pending.arm) > 0
+        is_open = not self.closed(policy, pending) and len(pending.arm) > 0
         return is_open and policy.releases < len(policy.schedule.ends)
 
-    def released(self, policy: PrivatePolicy[Any]) -> None:
-        # rewards of closed batches may still come and count for nothing, so that their arms are not kept
-        start = policy.schedule.start(policy.releases)
-        policy.waiting.drop_arms(lambda pending: pending.round < start)
+    def closed(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
+        return pending.round < policy.schedule.start(policy.releases)
 
     def tell(self, policy: PrivatePolicy[Any]) -> None:
         absent = getattr(getattr(policy, "sums", None), "absent", 0.0)
         if absent > 0.5 and not self._told:
             self._told = True
-            warnings.warn(
-                f"{100 * absent:.0f} % of the rewards of a batch had not come when it was released, and count for "
-                f"nothing: announce how many rounds late they are by delay= (now {policy.schedule.lag}). This warning "
-                f"depends on when rewards came: show it to nobody who must not know",
-                stacklevel=4,
-            )
+            _warn_of_absence(absent, f"announce how many rounds late they are by delay= (now {policy.schedule.lag})")
+
+
+def _warn_of_absence(absent: float, remedy: str) -> None:
+    warnings.warn(
+        f"{100 * absent:.0f} % of the rewards of a batch had not come when it was released, and count for nothing: "
+        f"{remedy}. This warning depends on when rewards came: show it to nobody who must not know",
+        stacklevel=5,
+    )
+
+
+class InArms(AsDecided):
+    """A reward enters the batch of its arm that is open when it comes, if none of its person has entered that before.
+
+    The second cannot be, unless rewards are late.
+    """
+
+    def batch(self, policy: PrivatePolicy[Any]) -> int:
+        # the registry counts; who is in which batch is asked of the turns
+        return min(policy.decisions, _LAST)
+
+    def admitted(self, policy: PrivatePolicy[Any], pending: Pending) -> Pending:
+        if policy.persons is not None and not policy.sums.turns.may_ask(pending.index, pending.person):
+            return replace(pending, arm=np.empty(0))
+        return super().admitted(policy, pending)
+
+    def counted(self, policy: PrivatePolicy[Any], pending: Pending) -> None:
+        super().counted(policy, pending)
+        if policy.persons is not None and len(pending.arm):
+            policy.sums.turns.ask(pending.index, pending.person)
+
+    def enters(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
+        return len(pending.arm) > 0 and policy.sums.turns.may_tell(pending.index, pending.person)
+
+
+class ShuffledInArms(InArms):
+    """A reward enters the batch of its decision, whose number is the decision's note, or none."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def tell(self, policy: PrivatePolicy[Any]) -> None:
+        if policy.sums.absent > 0.5 and not self._told:
+            self._told = True
+            _warn_of_absence(policy.sums.absent, "take a first_batch of several times the rounds that they are late")
+
+    def enters(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
+        return len(pending.arm) > 0 and not self.closed(policy, pending)
+
+    def closed(self, policy: PrivatePolicy[Any], pending: Pending) -> bool:
+        return bool(pending.note[0] < policy.public.closed[pending.index])
 
 
 def counting_of(trust: Literal["none", "joint", "shuffle", "local"], *, totals: bool) -> AsRewarded:

@@ -14,7 +14,9 @@ Guarantee
 * What an epoch knows from earlier ones is what they have released: post-processing. With ``OnePassPrivateGLM`` and
   ``PrivateHvtUCB`` an epoch's policy starts from the parameter last released, and in the first half of the epoch, in
   which it has seen fewer rounds, the last epoch's policy chooses in its place. (With its horizon used up, it
-  releases no more: its scores are a function of its releases, of the arms and of fresh draws only.)
+  releases no more: its scores are a function of its releases, of the arms and of fresh draws only.) With
+  ``PrivateArms``, ``ShuffleArms`` and ``LDPArms`` what all earlier epochs have released of each arm counts in the
+  posterior from the beginning.
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
 
 Cost per round: that of the policy, twice where two choose and learn. Regret, if every epoch starts afresh: where that
@@ -34,7 +36,9 @@ from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy
+from dpbandits.private.parts.arm_posteriors import Posteriors
 from dpbandits.private.parts.epochs import Epochs, half, resume_half
+from dpkit.states.entries import conform
 
 __all__ = ["Doubling"]
 
@@ -110,6 +114,7 @@ class Doubling(Epochs):
     ) -> None:
         self.first_epoch = integer("first_epoch", first_epoch, at_least=1)
         self.previous: PrivatePolicy[Any] | None = None  # chooses until the epoch's policy has seen as many rounds
+        self.told: Array | None = None  # of arms without features, what earlier epochs have released
         super().__init__(dim, algorithm, budget=budget, parameters=parameters, horizon=horizon, **options)
 
     def rounds_of(self, epoch: int) -> int:
@@ -121,6 +126,12 @@ class Doubling(Epochs):
         self.previous = None
         if self.algorithm in _CONTINUED and last.releases:
             fresh.public, self.previous = replace(fresh.public, theta=last.public.theta), last
+        posteriors = getattr(last, "posteriors", None)
+        if isinstance(posteriors, Posteriors):
+            self.told, arms = posteriors.told_by(last.public), len(last.public.closed)
+            remembering: Any = fresh
+            remembering.posteriors = replace(remembering.posteriors, before=self.told)
+            fresh.public = remembering.posteriors.nothing(arms)
 
     # ---------------------------------------------------------------------------------------------- choose
 
@@ -143,10 +154,23 @@ class Doubling(Epochs):
             self.previous.check_releases()
 
     def kept(self) -> dict[str, Any]:
-        return super().kept() | {"previous": None if self.previous is None else half(self.previous)}
+        told = {} if self.told is None else {"told": self.told.copy()}
+        return super().kept() | told | {"previous": None if self.previous is None else half(self.previous)}
 
     def resume(self, saved: Any) -> None:
-        super().resume(saved)
+        told = saved.get("told") if isinstance(saved, Mapping) else None
+        super().resume(saved if told is None else {name: saved[name] for name in saved if name != "told"})
+        if told is not None:
+            self._resume_told(told)
         if saved["previous"] is not None and self.epoch:
             self.previous = self.fresh(self.epoch - 1, self.reward_range, self.base_rate)
             resume_half(self.previous, saved["previous"])
+
+    def _resume_told(self, told: Any) -> None:
+        if self.told is None:
+            raise ValueError("told must be of arms without features, after their first epoch, got it elsewhere")
+        self.told = conform("told", told, self.told)
+        if (self.told[0] < 0).any():
+            raise ValueError("told must hold precisions of at least 0, got others")
+        policy: Any = self.policy
+        policy.posteriors = replace(policy.posteriors, before=self.told)

@@ -18,8 +18,9 @@ later it is, since an arm that is found late is worth little. No hint of the lev
 
 Guarantee
 ---------
-* Unit: one round, that is its reward, whether that comes, and when; or one person, of whom the first reward that comes
-  is learned. Neighbours: two runs in which one round differs ("replace"), or its reward never comes ("zero_out").
+* Unit: one round, that is its reward, whether that comes, and when; or one person, that is all rewards of that person.
+  Neighbours: two runs in which one round or person differs ("replace"), or its rewards never come ("zero_out"). Who
+  came in which rounds is public.
 * Plays are no secret. Let y_j be the j-th release, and ω the draws by which arms are chosen, not the noise. What is
   played between two releases is a function of (y_1, …, y_j, ω), *the same one* in both runs, and so is when the next
   batch ends, and of which arm. ``learn_log`` is refused: arms that others chose may tell of those who came. And
@@ -29,15 +30,22 @@ Guarantee
   never comes, one sum by R/2. So the L1 distance is at most R, R/2 under "zero_out" (``moments.ArmBatches``), and the
   whole run costs one ``Laplace(z)``, or one ``Gaussian(z)`` where that has less noise, recorded when the policy is
   made. With z = 1/ε it is ε-DP.
-* Which arms stand, and when, is public: ``add_arm`` and ``retire_arm`` must not be called because of a single round.
+* A person teaches in the first m = ``rounds_per_person`` of its rounds, of which no two may be in one batch. That is
+  decided as rounds are (``policy.trust``): a round teaches if its person had fewer than m that do, and none
+  in the open batch of its arm. It follows from who came when and from releases, and is the same in both runs. Of two
+  rewards that are late and come in one batch, the second is dropped: by the person's own data. So in each run the
+  person has a part of at most R/2 in at most m sums, and the run costs m ``Laplace(z)`` or m ``Gaussian(z)``, whichever
+  has less noise (proof: ``moments.ArmBatches``). With z = m/ε it is ε-DP.
+* Which arms are active, and when, is public: ``add_arm`` and ``retire_arm`` must not be called because of a single
+  round.
 * Joint privacy: what round s sees of any other round t is post-processing of these releases (the billboard lemma of
   Hsu, Huang, Roth, Roughgarden & Wu 2014).
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
 * It holds for the program as it runs: records are summed as whole numbers, and noise is exact.
 
-How many rewards *came* is not released. Decisions are counted, and a reward that is missing, or of a person who has
-taught before, counts as the middle of the range: estimates are nearer to it than they should be, of all arms alike if
-rewards are missing by chance. A late reward enters the batch of its arm that is open when it comes.
+How many rewards *came* is not released. Decisions that teach are counted, and a reward that is missing counts as the
+middle of the range: estimates are nearer to it than they should be, of all arms alike if rewards are missing by chance.
+A late reward enters the batch of its arm that is open when it comes.
 
 Cost per round: O(K) to select, O(1) to update; O(K·J) at each of about K·J releases, J = ln(T)/ln(growth). Memory
 O(K·J).
@@ -48,7 +56,6 @@ Basu (2022) for batches of an arm, each with Laplace noise of its own; Robbins (
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Unpack
 
@@ -57,7 +64,7 @@ from numpy.typing import ArrayLike
 
 from accounting import Budget, Laplace
 from accounting.arrays import Array
-from accounting.checks import fraction, integer, nonnegative
+from accounting.checks import integer, nonnegative
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
@@ -65,14 +72,11 @@ from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.progress import Found
-from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors
+from dpbandits.policy.trust import InArms
+from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors, first_length
 from dpkit.moments.arm_batches import ArmBatches
 
 __all__ = ["PrivateArms"]
-
-# of the first batch, in standard deviations of the noise of a sum of rewards in [0, 1]; and at least so many decisions,
-# but no more than a share of an arm's part of all rounds
-_CLEAR, _FEWEST, _SHARE = 11.3, 8, 8
 
 
 class PrivateArms(PrivatePolicy[Estimate]):
@@ -81,7 +85,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
     Parameters
     ----------
     arms : int or list of str
-        The names of the arms at the start; a number K stands for "0", …, str(K − 1).
+        The names of the arms at the start, at least two; a number K stands for "0", …, str(K − 1).
     budget : Budget
         What the whole run may cost, for one round, or one person, replaced (or zeroed out). δ may be 0.
     horizon : int
@@ -93,12 +97,14 @@ class PrivateArms(PrivatePolicy[Estimate]):
         (16/ε), at least 8, and no more than T/(8K).
     growth : float
         Decisions of a batch over those of the one before, at least 1.
+    longest_batch : int, optional
+        Decisions of a batch at most.
     exploration : float
         α ≥ 0.
     **options
         ``base_rate`` (here: around which the arms' common level is expected, with a standard deviation of half the
         range; by default its middle), ``on_violation``, ``expire_after``, ``decision_log``, ``rng``, ``ledger``,
-        ``label``, ``checkpoint``, ``rounds_per_person`` (1): see :class:`dpbandits.PrivatePolicy`, also for errors.
+        ``label``, ``checkpoint``, ``rounds_per_person``: see :class:`dpbandits.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -129,6 +135,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
     public_parts = ("catalogue",)
     passed_on = ("dim",)
     takes_pure = True
+    prices_persons = True
     sums: ArmBatches
 
     def __init__(
@@ -139,24 +146,28 @@ class PrivateArms(PrivatePolicy[Estimate]):
         horizon: int,
         first_batch: int | None = None,
         growth: float = 1.3,
+        longest_batch: int | None = None,
         exploration: float = 0.8,
         **options: Unpack[PrivateOptions],
     ) -> None:
         super().__init__(1, (0.0, 1.0), budget=budget, horizon=horizon, **options)
-        self.catalogue = Catalogue(arms)
+        self.catalogue = Catalogue.of_several(arms)
         self.arms = list(self.catalogue.names)
         K, T = len(self.arms), integer("horizon", horizon, at_least=1)
         low, high = finite_rewards(self.reward_range)
-        self.sums = ArmBatches(K, low, high, budget=budget, rng=self.rng)
-        enough = min(max(_FEWEST, round(_CLEAR * self.sums.noise / (high - low))), max(1, T // (_SHARE * K)))
-        self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
+        self.sums = ArmBatches(K, low, high, budget=budget, records=self.rounds_per_person or 1, rng=self.rng)
+        if self.persons is not None:
+            self.counting, self.drops_arms = InArms(), True
+        self.first_batch = first_length(first_batch, self.sums.noise / (high - low), T, K)
         self.growth, self.exploration = growth, nonnegative("exploration", exploration)
         # of an arm, by the number of decisions for it
-        self.schedule = Schedule.batches(T, self.first_batch, growth)
+        self.longest_batch = None if longest_batch is None else integer("longest_batch", longest_batch, at_least=1)
+        self.schedule = Schedule.batches(T, self.first_batch, growth, self.longest_batch)
         lengths = np.diff(np.array([0, *self.schedule.ends], dtype=np.float64))
         model = low, high, self.base_rate, lengths, self.sums.noise, self.exploration, T
         self.posteriors = Posteriors(*model)
         self.public = self.posteriors.nothing(K)
+        self._looked = 0, False
         self.open_run(self.sums.cost)
 
     def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
@@ -164,11 +175,18 @@ class PrivateArms(PrivatePolicy[Estimate]):
         return super().select(np.zeros(1) if arms is None else arms, person)
 
     def means(self) -> dict[str, float]:
-        """Of the arms that stand, the mean reward by the arm's own released sums; the middle of the range without."""
+        """Of the active arms, the mean reward by the arm's own released sums; costs nothing.
+
+        Arms of which nothing was released yet are left out.
+
+        Raises
+        ------
+        ValueError
+            If nothing was released of any of them.
+        """
         with self.lock:
-            low, high = self.reward_range
-            found = zip(self.catalogue.names, self.catalogue.active, self.public.own, strict=True)
-            return {name: self.in_rewards(min(max(float(own), low), high)) for name, stands, own in found if stands}
+            found = self.public.means(self.catalogue, self.reward_range)
+            return {name: self.in_rewards(mean) for name, mean in found.items()}
 
     def interval(self, arm: str, confidence: float = 0.95) -> tuple[float, float]:
         """Where the mean reward of an arm lies, by what was released of it; costs nothing.
@@ -187,25 +205,26 @@ class PrivateArms(PrivatePolicy[Estimate]):
         Raises
         ------
         ValueError
-            If there never was such an arm, or for another confidence.
+            If there never was such an arm, nothing was released of it yet, or for another confidence.
         """
-        from scipy.special import ndtri
-
-        level, names = fraction("confidence", confidence), self.catalogue.names
-        if arm not in names:
-            raise ValueError(f"arm must be one of {names}, got arm={arm!r}")
-        reach = float(ndtri(0.5 + 0.5 * level))
-        if isinstance(self.sums.cost, Laplace):  # the sum of normal and Laplace errors has no longer tails than these
-            reach = max(reach, -math.log1p(-level) / math.sqrt(2.0))
+        laplace = isinstance(self.sums.law, Laplace)
         with self.lock:
-            slot = len(names) - 1 - names[::-1].index(arm)
-            own, error = float(self.public.own[slot]), float(self.public.error[slot])
-        low, high = self.reward_range
-        ends = max(low, min(own - reach * error, high)), min(high, max(own + reach * error, low))
-        return self.in_rewards(ends[0]), self.in_rewards(ends[1])
+            low, high = self.public.interval(self.catalogue, self.reward_range, arm, confidence, laplace=laplace)
+            return self.in_rewards(low), self.in_rewards(high)
 
     def found(self) -> Found:
         return self.posteriors.found(self.public, self.catalogue)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the last batch of an arm contradicts its earlier ones: the world moved.
+
+        Without a change that is so once in 10⁵ batches. Post-processing, so it costs nothing. Of arms that are not
+        played nothing is seen.
+        """
+        if self._looked[0] != self.releases:  # asked in every round
+            self._looked = self.releases, self.posteriors.contradicted(self.public, 1e-5)
+        return self._looked[1]
 
     def check_log(self) -> None:
         """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""
@@ -222,26 +241,20 @@ class PrivateArms(PrivatePolicy[Estimate]):
 
     def decided(self, pending: Pending) -> None:
         # as it is decided, live or from the journal: whether its reward comes is a secret
-        self.sums.decided(pending.round, pending.index)
+        self.sums.turns.decided(pending.round, pending.index if len(pending.arm) else None)
 
     def learn(self, pending: Pending, reward: float) -> None:
         self.sums.add(pending.index, reward)
+        self.sums.turns.tell(pending.index, pending.person)
 
     def last_release(self) -> int:
         return self.decisions_at(self.public.since)
 
     def due(self) -> bool:
-        return self.full() is not None
-
-    def full(self) -> int | None:
-        """The first arm whose open batch has all its decisions."""
-        lengths, closed = self.posteriors.lengths, self.public.closed
-        wanted = np.append(lengths, np.inf)[closed]
-        found = np.flatnonzero(self.sums.counts(self.clock) >= wanted)
-        return int(found[0]) if len(found) else None
+        return self.posteriors.full(self.public, self.sums.turns.counts(self.clock)) is not None
 
     def close_batch(self) -> Estimate:
-        arm = self.full()
+        arm = self.posteriors.full(self.public, self.sums.turns.counts(self.clock))
         if arm is None:
             raise RuntimeError("no batch is due")
         return self.posteriors(self.public, arm, self.sums.release(arm, self.clock), self.clock)

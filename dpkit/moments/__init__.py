@@ -9,10 +9,12 @@ sums                    of records                                    who is pro
 ``PairSums``            (w·x xᵀ, g·x): linear models                  a record; a person with n    a trusted server
 ``BlockSums``           the same in blocks, a model for each          a record                     a trusted server
 ``ArmSums``             g of one of K public vectors                  a record; a person with one  a trusted server
-``ArmBatches``          r of one of K arms, sums of each batch        a record; a person with one  a trusted server
+``ArmBatches``          r of one of K arms, sums of each batch        a record; a person with n    a trusted server
 ``RecordSums``          vectors of any kind, of a known sensitivity   a record; a person with one  a trusted server
 ``PersonSums``          means over everything a person has told       a person with any number     a trusted server
-``PairMessages``        (w·x xᵀ, g·x), all so far             a user with one record       users, for themselves
+``PairMessages``        (w·x xᵀ, g·x), all so far                     a user; a person with n      users, for themselves
+``ArmMessages``         r of one of K arms                            a user; a person with n      users, for themselves
+``ShuffledArms``        r of one of K arms, sums of each batch        a user; a person with n      users, and a shuffler
 ``PairBatches``         (w·x xᵀ, g·x), sums of each batch             a user of one batch          users, and a shuffler
 ``ShuffledBatches``     vectors, sums of each batch                   a user; a person with n      users, and a shuffler
 ``ShuffledPersonSums``  means over everything a person has told       a person with any number     users, and a shuffler
@@ -42,6 +44,7 @@ from dpkit.lazy import attributes_of
 
 if TYPE_CHECKING:
     from dpkit.moments.arm_batches import ArmBatches
+    from dpkit.moments.arm_messages import ArmMessages
     from dpkit.moments.arms import ArmSums, reward_scales, reward_sensitivity
     from dpkit.moments.blocks import BlockSums, Released, block_record, features, record_sensitivity
     from dpkit.moments.local import PairMessages
@@ -49,12 +52,14 @@ if TYPE_CHECKING:
     from dpkit.moments.people import People, PersonSums, PersonTotals, Rounds, Weigh
     from dpkit.moments.records import NoisyRecords, RecordSums
     from dpkit.moments.shuffled import ShuffledBatches, batch_protocol, max_cost
+    from dpkit.moments.shuffled_arms import ShuffledArms
     from dpkit.moments.shuffled_pairs import NoisyBatch, PairBatches
     from dpkit.moments.shuffled_people import ShuffledPersonSums
     from dpkit.moments.windows import RecordWindow
 
 __all__ = [
     "ArmBatches",
+    "ArmMessages",
     "ArmSums",
     "BlockSums",
     "NoisyBatch",
@@ -70,6 +75,7 @@ __all__ = [
     "RecordWindow",
     "Released",
     "Rounds",
+    "ShuffledArms",
     "ShuffledBatches",
     "ShuffledPersonSums",
     "Weigh",
@@ -87,6 +93,7 @@ __all__ = [
 # loaded when they are first asked for
 _HOMES = {
     "dpkit.moments.arm_batches": "ArmBatches",
+    "dpkit.moments.arm_messages": "ArmMessages",
     "dpkit.moments.arms": "ArmSums reward_scales reward_sensitivity",
     "dpkit.moments.blocks": "BlockSums Released block_record features record_sensitivity",
     "dpkit.moments.local": "PairMessages",
@@ -94,6 +101,7 @@ _HOMES = {
     "dpkit.moments.people": "People PersonSums PersonTotals Rounds Weigh",
     "dpkit.moments.records": "NoisyRecords RecordSums",
     "dpkit.moments.shuffled": "ShuffledBatches batch_protocol max_cost",
+    "dpkit.moments.shuffled_arms": "ShuffledArms",
     "dpkit.moments.shuffled_pairs": "NoisyBatch PairBatches",
     "dpkit.moments.shuffled_people": "ShuffledPersonSums",
     "dpkit.moments.windows": "RecordWindow",

@@ -3,8 +3,8 @@
 For a stream in which each record is a number r about one of K things: how often they earn, how good they are. A batch
 of arm k ends after a public number of *decisions* for k, whether or not their records have come; then the sum of r − c
 over the records of k that came while it was open is released, c the middle of the range. Batches are disjoint, so that
-all releases together cost what one of them does, with δ = 0 where that is asked for. In sums over all batches their
-noise adds up: for few batches, which grow.
+all releases together cost what one of them does, with δ = 0 where that is asked for, and a person with m records in m
+batches pays for m of them. In sums over all batches their noise adds up: for few batches, which grow.
 
 Cost per record: O(1); per release one exact draw.
 """
@@ -12,15 +12,16 @@ Cost per record: O(1); per release one exact draw.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting import Adjacency, Budget, Gaussian, Laplace, Release, calibrate
 from accounting.checks import integer
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge
+from dpkit.moments.arm_turns import ArmTurns
 from dpkit.samplers.lattice import from_lattice
 from dpkit.samplers.rounded import rounded_gaussian, rounded_laplace
 from dpkit.states import entries
@@ -36,8 +37,10 @@ _STEPS = 2**12
 _UP = 1.0 + 2.0**-50
 
 
-def least_noise(budget: Budget) -> Release:
-    """One Laplace or one Gaussian mechanism that meets the budget, whichever has the smaller variance.
+# the same budget comes again in every run of a simulation, and several records take a second to price
+@lru_cache(maxsize=64)
+def least_noise(budget: Budget, records: int = 1) -> Laplace | Gaussian:
+    """The Laplace or the Gaussian mechanism of which so many meet the budget, whichever has the smaller variance.
 
     Examples
     --------
@@ -45,29 +48,34 @@ def least_noise(budget: Budget) -> Release:
     >>> from dpkit.moments.arm_batches import least_noise
     >>> least_noise(Budget(2.0, 0.0)), type(least_noise(Budget(0.1, 0.3))).__name__
     (Laplace(noise_multiplier=0.5...), 'Gaussian')
+
+    A person with a few records pays least by Laplace noise, one with many by Gaussian noise:
+
+    >>> [type(least_noise(Budget(1.0, 1e-6), m)).__name__ for m in (1, 5, 20)]
+    ['Laplace', 'Laplace', 'Gaussian']
     """
-    adjacency = budget.adjacency
-    laplace = Laplace(calibrate(lambda z: Laplace(z, adjacency=adjacency), budget), adjacency=adjacency)
-    if budget.delta == 0:
-        return laplace
-    gaussian = Gaussian(calibrate(lambda z: Gaussian(z, adjacency=adjacency), budget), adjacency=adjacency)
-    return min(laplace, gaussian, key=_std)
+    adjacency, m = budget.adjacency, integer("records", records, at_least=1)
+    # without δ the sum of all ε is the price, and other accountants are asked for nothing
+    by: Literal["pure"] | None = "pure" if budget.delta == 0 else None
+    z = calibrate(lambda z: m * Laplace(z, adjacency=adjacency), budget, accountant=by)
+    laws: list[Laplace | Gaussian] = [Laplace(z, adjacency=adjacency)]
+    if budget.delta > 0:
+        z = calibrate(lambda z: m * Gaussian(z, adjacency=adjacency), budget)
+        laws.append(Gaussian(z, adjacency=adjacency))
+    return min(laws, key=_std)
 
 
-def _std(cost: Release) -> float:
+def _std(law: Laplace | Gaussian) -> float:
     """The standard deviation of the noise, over the sensitivity."""
-    if isinstance(cost, Laplace):
-        return math.sqrt(2.0) * cost.noise_multiplier
-    if isinstance(cost, Gaussian):
-        return cost.noise_multiplier
-    raise TypeError(f"cost must be a Laplace or a Gaussian, got {cost!r}")
+    return law.noise_multiplier * (math.sqrt(2.0) if isinstance(law, Laplace) else 1.0)
 
 
 class ArmBatches:
     """Sums of r − c over disjoint batches of each arm, in whole numbers, with exact noise.
 
     Privacy. Adjacency: the budget's, "replace" or "zero_out" (a record that comes on one side only). Unit: a record,
-    or a person with one. Cost: ``cost``, one Laplace or one Gaussian, charged once for all releases.
+    or a person with at most m of them, no two in one batch. Cost: ``cost``, m times ``law``, one Laplace or one
+    Gaussian, charged once for all releases.
 
     Sensitivity. Let R be the length of the range. |r − c| ≤ R/2. Let the arm of a record, and when batches end, be
     functions of earlier releases and of public draws, and so the same in both runs. A record that is replaced
@@ -82,6 +90,25 @@ class ArmBatches:
     R/4096 records are whole numbers of at most 2048 in size, so that rounding adds nothing to the distances, and
     rounded real noise on a whole number is a function of the real-valued mechanism (``dpkit.samplers.rounded``).
 
+    *A person with m records*, no two in one batch. In each run they move at most m sums, by at most R/2 each. Which
+    ones may differ between the runs, and follows from releases.
+
+    * Gaussian noise: the vectors of both runs are at most √m·R/2 from that of a run without this person, so they are
+      at most √m·R apart, as m Gaussian(z) are.
+    * Laplace noise: call L(s) the pair of Laplace laws that are s apart, in scales of the noise. It is
+      (ε, 1 − e^((ε − s)/2))-DP for −s ≤ ε ≤ s, and no loss passes s. *A split is no easier to tell than the whole:*
+      let s₁ ≥ s₂ ≥ 0. At ε ≥ 0 the product of L(s₁) and L(s₂) has δ = E[δ₁(ε − loss₂)] ≤ δ₁(ε − s₂)
+      = 1 − e^((ε − s₁ − s₂)/2), which is that of L(s₁ + s₂), and for ε < 0 the same follows with both laws exchanged.
+      *So m records cost no more than m Laplace(z), R apart each.* Let p be the number of records that one run has left,
+      q ≤ p that of the other, and D(q, p − q) the product of q pairs L(R) and p − q pairs L(R/2). If a release takes a
+      record of both, it moves by at most R, and (p − 1, q − 1) are left: L(R) and D(q − 1, p − q). If it takes one of
+      the first alone, where p > q: L(R/2) and D(q, p − q − 1). If one of the second alone: L(R/2) and
+      D(q − 1, p − q + 1), where two halves are joined to a whole. Each product is at most D(q, p − q), so by induction
+      that dominates all that is to come, whatever later releases look at; and at the start it is D(m, 0).
+
+    For m = 1 both say the above. (With δ = 0 there is nothing to gain by Laplace noise from the rule that no two are in
+    one batch: ε is m/z either way.)
+
     Parameters
     ----------
     arms : int
@@ -90,6 +117,8 @@ class ArmBatches:
         The range of records.
     budget : Budget
         δ may be 0.
+    records : int
+        m, where the unit is a person.
     rng : numpy.random.Generator, optional
         None draws from the secure source; a seeded generator gives a simulation.
     ledger : Ledger, optional
@@ -97,6 +126,10 @@ class ArmBatches:
 
     Attributes
     ----------
+    law : Laplace or Gaussian
+        Of one release, of which m are the ``cost``.
+    turns : ArmTurns
+        How many decisions the open batches have, and whose.
     noise : float
         The standard deviation of the noise in a released sum.
 
@@ -114,13 +147,11 @@ class ArmBatches:
     >>> rng = np.random.default_rng(0)
     >>> sums = ArmBatches(2, 0.0, 1.0, budget=Budget(1.0, 0.0), rng=rng)
     >>> for t in range(200):
-    ...     sums.decided(t, t % 2)
+    ...     sums.turns.decided(t, t % 2)
     ...     sums.add(t % 2, float(t % 2))
-    >>> sums.counts(200).tolist(), round(sums.release(0, 200), -1), round(sums.release(1, 200), -1)
+    >>> sums.turns.counts(200).tolist(), round(sums.release(0, 200), -1), round(sums.release(1, 200), -1)
     ([100, 100], -50.0, 50.0)
     """
-
-    _KEPT = ("sums", "counted", "last", "decisions")
 
     def __init__(
         self,
@@ -129,6 +160,7 @@ class ArmBatches:
         high: float,
         *,
         budget: Budget,
+        records: int = 1,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -138,38 +170,20 @@ class ArmBatches:
         if not isinstance(budget, Budget):
             raise TypeError(f"budget must be a Budget, got budget={budget!r}")
         self._centre, self._length, self._rng = 0.5 * low + 0.5 * high, high - low, randomness.resolve(rng)
-        self.cost = least_noise(budget)
+        m = integer("records", records, at_least=1)
+        self.law = least_noise(budget, m)
+        self.cost: Release = m * self.law
         distance = steps_apart(budget.adjacency)
-        self._scale = self.cost.noise_multiplier * distance * _UP  # type: ignore[attr-defined]
-        self.noise = _std(self.cost) * distance / _STEPS * self._length
+        self._scale = self.law.noise_multiplier * distance * _UP
+        self.noise = _std(self.law) * distance / _STEPS * self._length
         charge(ledger, self.cost, type(self).__name__, self._rng)
-        # of the open batches: whole numbers, and decisions but for the last one, which may be made once more: its arm
-        # plus one, or 0
-        self.sums, self.counted = np.zeros(K, np.int64), np.zeros(K, np.int64)
-        self.last, self.decisions = 0, 0
+        self.sums = np.zeros(K, np.int64)  # of the open batches
+        self.turns = ArmTurns(K, people=m > 1)
 
     def grow(self) -> None:
         """One more arm."""
-        self.sums, self.counted = np.append(self.sums, 0), np.append(self.counted, 0)
-
-    def decided(self, round: int, arm: int) -> None:
-        """A decision in a round from 0: the next one, or the last once more, which an interrupt left unmade."""
-        if round >= self.decisions:
-            self._count()
-        self.last, self.decisions = arm + 1, round + 1
-
-    def _count(self) -> None:
-        """Count the last decision, once."""
-        last, self.last = self.last, 0
-        if last:
-            self.counted[last - 1] += 1
-
-    def counts(self, decisions: int) -> NDArray[np.int64]:
-        """How many of so many decisions are in the open batch of each arm, shape (K,)."""
-        counts = self.counted.copy()
-        if self.last and self.decisions <= decisions:
-            counts[self.last - 1] += 1
-        return counts
+        self.sums = np.append(self.sums, 0)
+        self.turns.grow()
 
     def add(self, arm: int, r: float) -> None:
         """Take in one record.
@@ -186,21 +200,21 @@ class ArmBatches:
 
     def release(self, arm: int, decisions: int) -> float:
         """Close the batch of an arm after so many decisions, and return its noisy sum of r − c."""
-        if self.decisions <= decisions:
-            self._count()
-        total, self.sums[arm], self.counted[arm] = int(self.sums[arm]), 0, 0
-        draw = rounded_laplace if isinstance(self.cost, Laplace) else rounded_gaussian
+        self.turns.close(arm, decisions)
+        total, self.sums[arm] = int(self.sums[arm]), 0
+        draw = rounded_laplace if isinstance(self.law, Laplace) else rounded_gaussian
         return float(from_lattice(total + draw(self._scale, rng=self._rng), self._length / _STEPS))
 
     def kept(self) -> dict[str, Any]:
         """For a state file."""
-        return entries.kept(self, self._KEPT) | {"units": np.array([self._length, self._centre, self._scale])}
+        units = np.array([self._length, self._centre, self._scale])
+        return {"sums": self.sums.copy(), **self.turns.kept(), "units": units}
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked; there are as many arms as in the state already."""
-        entries.resume(self, self._KEPT, entries.in_units(saved, (self._length, self._centre, self._scale)))
-        if (self.counted < 0).any() or self.last > len(self.sums):
-            raise ValueError("counted must be at least 0, and last name an arm, got others")
+        rest = dict(entries.in_units(saved, (self._length, self._centre, self._scale)))
+        self.sums = entries.conform("sums", rest.pop("sums", None), self.sums)
+        self.turns.resume(rest)
 
 
 def steps_apart(adjacency: Adjacency) -> int:

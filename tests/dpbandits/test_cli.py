@@ -146,7 +146,7 @@ def test_policies_with_a_parameter_per_arm_play_contexts(tmp_path, played):
     named = [word for policy in STANDING for word in ("-p", policy)]
     results = played("run", "--world", "disjoint", "-t", 60, "--seeds", 1, "--jobs", 1, *named, "-e", 1)
     assert results.complete
-    assert len(results.policies) == len(STANDING) == 5
+    assert len(results.policies) == len(STANDING) == 7
     log = tmp_path / "log.csv"
     log.write_text("a,b,label\n" + "0.9,0.1,yes\n0.1,0.8,no\n-0.4,0.3,maybe\n" * 20)
     replayed = played("replay", log, "--layout", "labels", "--seeds", 1, "--jobs", 1, *named, "-e", 1, drawn=True)

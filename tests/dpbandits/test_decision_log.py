@@ -38,9 +38,11 @@ def frame(path) -> pd.DataFrame:
 @pytest.mark.parametrize("name", SMALL)
 def test_every_private_policy_keeps_one(name, path):
     policy = small(name, rng=seeded(), decision_log=path)
-    made = [policy.select(offered(policy)) for _ in range(12)]
-    for i, decision in enumerate(made[:10]):
+    made = [policy.select(offered(policy)) for _ in range(9)]
+    for i, decision in enumerate(made):
         policy.update(decision, i / 10)
+    made += [policy.select(offered(policy)) for _ in range(3)]
+    policy.update(made[9], 0.9)
     policy.forget(made[10])
     policy.decision_log.flush()
     rows = frame(path)

@@ -1,8 +1,9 @@
 """What a private policy releases is a function of noisy whole numbers, bit by bit, whatever it was told.
 
 Every mechanism that a policy draws noise with has one outlet, where secrets have become whole numbers with noise: of
-continual sums, of the Gaussian mechanism, of sums over persons, counts of shuffled bits, and the corner that a noisy
-comparison names. Here the outlets of a policy that was told other rewards let out the numbers of the first policy. Then
+continual sums, of the Gaussian mechanism, of sums over persons, counts of shuffled bits, the corner that a noisy
+comparison names, and the report of a device. Here the outlets of a policy that was told other rewards let out the
+numbers of the first policy. Then
 what is public has to be the same, to the last bit: nothing reaches it past the outlets, in low bits or otherwise. That
 the numbers themselves have the law of the stated cost is the business of the mechanisms' own tests.
 """
@@ -23,6 +24,7 @@ from dpkit.moments import arm_batches
 from dpkit.moments.local import PairMessages
 from dpkit.moments.pairs import PairSums
 from dpkit.moments.people import PersonSums
+from dpkit.moments.reports import Reports
 from dpkit.randomness import generator
 from dpkit.shuffle import Shuffler, vector_sum
 from dpkit.states.entries import plain
@@ -37,6 +39,7 @@ OUTLETS = [
     (corners, "report_noisy_max"),
     (PairMessages, "randomized"),
     (arm_batches, "from_lattice"),
+    (Reports, "draw"),
 ]
 
 

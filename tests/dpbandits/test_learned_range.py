@@ -94,7 +94,7 @@ def touched(told: dict[int, tuple[float, int]], monkeypatch, persons: list[int] 
     with monkeypatch.context() as patch:
         patch.setattr(RecordWindow, "add", lambda self, end, r: window.append((end, r)))
         patch.setattr(RecordWindow, "release", lambda self, sizes: window.append(sizes) or (0.0, 8.0))
-        patch.setattr(ArmBatches, "add", lambda self, arm, r: sums.append((self.decisions, arm, r)))
+        patch.setattr(ArmBatches, "add", lambda self, arm, r: sums.append((self.turns.decisions, arm, r)))
         policy = made(budget=budget)
         assert policy.scale.rounds == 12
         due: dict[int, list[tuple[int, float]]] = {}
@@ -161,9 +161,18 @@ def test_a_person_who_tells_both_ends_or_the_sums_too_is_caught(monkeypatch):
         return pending.round < self.rounds
 
     monkeypatch.setattr(LearnedRange, "takes", by_round)
+    monkeypatch.setattr(LearnedRange, "idle", lambda self, pending: pending.round < self.rounds)
     found = differences(HIS, monkeypatch, WHOSE)
     assert max(a for a, _ in found) > 1
     assert any(a and b for a, b in found)
+
+
+def test_decisions_of_which_nothing_will_be_learned_do_not_count_for_the_arms():
+    policy = made(budget=Budget(LARGE, 0.0, unit="person"), first_batch=50)
+    for t in range(30):
+        policy.update(policy.register(np.zeros(1), t % 2, WHOSE[t]), 1.0)
+    later = [t % 2 for t in range(12, 30) if WHOSE[t] != 7]
+    assert policy.sums.turns.counts(policy.clock).tolist() == [later.count(0), later.count(1)]
 
 
 def test_a_person_who_comes_later_teaches_as_ever(monkeypatch):
@@ -227,7 +236,8 @@ def test_a_range_that_is_not_durable_is_seen_by_nobody(tmp_path, monkeypatch):
         with pytest.raises(OSError, match="the disk is full"):
             chosen(policy)
     assert policy.learned_range is None
-    assert all(math.isnan(mean) for mean in policy.means().values())
+    with pytest.raises(ValueError, match="no information yet"):
+        policy.means()
     for call in (lambda: chosen(policy), policy.released, lambda: policy.save(tmp_path / "other")):
         with pytest.raises(RunStopped):
             call()

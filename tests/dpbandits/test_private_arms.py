@@ -14,6 +14,7 @@ from dpbandits import Policy, Released
 from dpbandits.policies import Doubling, PrivateArms, Restarting, StandingPrivateGLM
 from dpkit.moments import arm_batches
 from dpkit.moments.arm_batches import ArmBatches
+from dpkit.moments.arm_turns import ArmTurns
 
 EPSILON = 2.0
 
@@ -47,15 +48,18 @@ def test_the_run_costs_one_laplace_of_the_budget(adjacency):
 
 @pytest.mark.parametrize("budget", [Budget(1.0, 0.0), Budget(4.0, 1e-5), Budget(0.1, 0.3), Budget(0.5, 1e-6)])
 def test_noise_is_the_least_of_both_laws(budget):
-    cost = made(budget=budget).sums.cost
-    stds = []
-    for kind, std in ((Laplace, math.sqrt(2)), (Gaussian, 1.0)):
-        z = 10 ** np.linspace(-2, 2, 401)
-        pure = budget.delta == 0.0 and kind is Gaussian  # which has no ε there
-        meets = [] if pure else [one for one in z if delta(kind(one), budget.epsilon) <= budget.delta]
-        stds.append(min((std * one for one in meets), default=math.inf))
-    assert type(cost) is (Laplace if stds[0] <= stds[1] else Gaussian)
-    assert made(budget=budget).sums.noise == pytest.approx(min(stds), rel=0.03)
+    policy = made(budget=budget)
+    law, other = (Laplace, Gaussian) if isinstance(policy.sums.cost, Laplace) else (Gaussian, Laplace)
+    stds = {Laplace: math.sqrt(2), Gaussian: 1.0}
+
+    def meets(kind, std):  # without δ no Gaussian noise does
+        pure = budget.delta == 0.0 and kind is Gaussian
+        return not pure and delta(kind(std / stds[kind]), budget.epsilon) <= budget.delta
+
+    assert policy.sums.noise == pytest.approx(policy.sums.cost.noise_multiplier * stds[law])
+    assert meets(law, 1.000001 * policy.sums.noise)
+    assert not meets(law, 0.999 * policy.sums.noise)
+    assert not meets(other, 0.999 * policy.sums.noise)
 
 
 # ------------------------------------------------------------------------------------------------------ sensitivity
@@ -187,7 +191,7 @@ def test_plays_and_the_ends_of_batches_do_not_look_at_rewards():
             arms.append(decision.index)
             if way and (way == 1 or t % 2):
                 policy.update(decision, float(t % way))
-        runs.append((arms, policy.sums.counts(25).tolist()))
+        runs.append((arms, policy.sums.turns.counts(25).tolist()))
     assert runs[0] == runs[1] == runs[2]
 
 
@@ -306,7 +310,7 @@ def test_what_is_released_chooses_as_the_policy_does():
 
 
 def test_a_decision_that_is_made_once_more_counts_once():
-    sums = ArmBatches(2, 0.0, 1.0, budget=Budget(1.0, 0.0), rng=seeded())
+    sums = ArmTurns(2)
     sums.decided(0, 0)
     sums.decided(0, 1)  # the first was left unmade
     assert sums.counts(0).tolist() == [0, 0]
@@ -324,21 +328,50 @@ def test_records_outside_of_the_range_are_refused():
 
 
 @pytest.mark.parametrize("kind", [Doubling, Restarting])
-def test_it_starts_anew_in_epochs(kind, tmp_path):
+@pytest.mark.parametrize("unit", ["round", "person"])
+def test_it_starts_anew_in_epochs_without_delta(kind, unit, tmp_path):
     length = {"first_epoch": 20} if kind is Doubling else {"every": 20, "horizon": 60}
-    budget = Budget(EPSILON, 1e-5)
-    inner = {"arms": ["a", "b"], "first_batch": 4}
-    policy = kind(1, "PrivateArms", budget=budget, parameters=inner, rng=seeded(), **length)
+    budget = Budget(EPSILON, 0.0, unit=unit)
+    inner, ledger = {"arms": ["a", "b"], "first_batch": 4}, Ledger(budget)
+    policy = kind(1, "PrivateArms", budget=budget, parameters=inner, rng=seeded(), ledger=ledger, **length)
     names = []
     for t in range(50):
-        decision = policy.select(np.zeros(1))
+        decision = policy.select(person=t)
         names.append(decision.name)
         policy.update(decision, float(decision.name == "b"))
         if t == 25:
             policy.save(tmp_path / "state")
-            policy = Policy.load(tmp_path / "state", unattended=True)
+            policy = Policy.load(tmp_path / "state", ledger=ledger)
     assert policy.epoch >= 1
     assert set(names) == {"a", "b"}
+    assert len(ledger.rows()) == policy.epoch + 1  # disjoint rounds, which cost what one epoch does
+    assert ledger.epsilon(0.0) == pytest.approx(EPSILON)
+    with pytest.raises(ValueError, match="delta must be positive for Gaussian noise"):
+        kind(1, "OnePassPrivateGLM", budget=budget, **length)
+
+
+def test_a_world_that_moves_is_seen_and_one_that_does_not_is_not():
+    """False alarms have a probability of 1e-5 in each batch."""
+    epochs = []
+    for moves in (False, True):
+        policy = Restarting(
+            1,
+            "PrivateArms",
+            budget=Budget(EPSILON, 0.0),
+            on_change=True,
+            horizon=3000,
+            parameters={"arms": 3},
+            rng=seeded(5),
+        )
+        rng, gained = seeded(6), 0.0
+        for t in range(3000):
+            means = (0.2, 0.8, 0.5) if t < 1500 or not moves else (0.8, 0.2, 0.5)
+            decision = policy.select()
+            policy.update(decision, float(rng.random() < means[decision.index]))
+            gained += means[decision.index]
+        epochs.append(policy.epoch)
+        assert gained / 3000 > 0.7
+    assert epochs == [0, 1]
 
 
 def test_logs_are_refused_and_contexts_not_looked_at():
@@ -352,3 +385,38 @@ def test_logs_are_refused_and_contexts_not_looked_at():
             policy.select(bad)
     with pytest.raises(ValueError, match="delta must be positive"):
         StandingPrivateGLM(2, np.eye(2), budget=Budget(1.0, 0.0), horizon=40)
+
+
+def test_doubling_remembers_what_earlier_epochs_have_released(tmp_path):
+    """And a state goes on bit for bit; one of before this was so goes on without."""
+
+    def played(policy, first, last):
+        out = []
+        for t in range(first, last):
+            decision = policy.select()
+            out.append((decision.index, decision.scores.tolist()))
+            policy.update(decision, float((t % 3 == 0) if decision.index else (t % 3 > 0)))
+        return out
+
+    inner = {"arms": 3, "first_batch": 4}
+    policy = Doubling(1, "PrivateArms", budget=Budget(4.0, 0.0), parameters=inner, first_epoch=100, rng=seeded(2))
+    played(policy, 0, 100)
+    before = policy.policy.means()
+    policy.update(policy.select(), 1.0)
+    assert policy.epoch == 1
+    assert policy.policy.means() == pytest.approx(before)
+    assert policy.policy.interval("0")[1] - policy.policy.interval("0")[0] < 0.5
+    played(policy, 101, 330)
+    policy.save(tmp_path / "state")
+    again = Policy.load(tmp_path / "state", unattended=True)
+    assert played(again, 330, 400) == played(policy, 330, 400)
+    assert repr(again.kept()) == repr(policy.kept())
+    tree = policy.kept()
+    lacking = {name: value for name, value in tree.items() if name != "told"}
+    fresh = Doubling(1, "PrivateArms", budget=Budget(4.0, 0.0), parameters=inner, first_epoch=100, rng=seeded(2))
+    fresh.resume(lacking)
+    assert not fresh.told.any()
+    for bad in (tree | {"told": -tree["told"]}, tree | {"told": tree["told"][:1]}, tree | {"epoch": 0}):
+        fresh = Doubling(1, "PrivateArms", budget=Budget(4.0, 0.0), parameters=inner, first_epoch=100, rng=seeded(2))
+        with pytest.raises(ValueError, match="must"):
+            fresh.resume(bad)

@@ -145,7 +145,7 @@ def faults(policy: Policy) -> list[str]:
     return found
 
 
-WITH_SHUFFLER = ["DisjointShuffleGLM", "ShuffleGLM", "ShuffleLinUCB", "ShuffleOnePassGLM"]
+WITH_SHUFFLER = ["DisjointShuffleGLM", "ShuffleArms", "ShuffleGLM", "ShuffleLinUCB", "ShuffleOnePassGLM"]
 
 
 class Reader:
@@ -157,8 +157,8 @@ class Reader:
         self.tree, self.honest = files.read(self.path)[0], self.path.read_bytes()
         self.loads = 0
         self.usual = 0
-        # seconds: a shuffled batch of another size or budget is calibrated anew
-        self.patience = 10.0 if name.startswith("Shuffle") else 1.0
+        # seconds and bytes: a shuffled batch of another size or budget is calibrated anew
+        self.patience, self.anew = (10.0, 2**24) if name.startswith("Shuffle") else (1.0, 0)
         for _ in range(2):  # the first one fills caches
             self.usual = self.take(self.honest, limit=False)
         self.patience += 20 * self.took  # of a machine that is slow today
@@ -170,7 +170,7 @@ class Reader:
         if limit:
             assert self.took <= self.patience, (self.name, self.took)
             # what is read is held as bytes, as text and as a tree; a mebibyte for what a load makes of parameters
-            allowed = 4 * self.usual + 8 * len(data) + 2**20
+            allowed = 4 * self.usual + 8 * len(data) + 2**20 + self.anew
             if peak > allowed:
                 # The first load of its kind in a process fills tables of constants, and cycles of a process that has
                 # much else are collected late: two mebibytes for them, and another load tells what the file takes.

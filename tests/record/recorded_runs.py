@@ -69,6 +69,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "PrivateArms",
         {"arms": NAMES, "first_batch": 8, "budget": Budget(400.0, 1e-5, unit="person"), "reward_range": "learned"},
     ),
+    "PrivateArms, three records of a person": (
+        "PrivateArms",
+        {"arms": NAMES, "first_batch": 8, "budget": PERSON, "rounds_per_person": 3},
+    ),
+    "ShuffleArms": ("ShuffleArms", {"arms": NAMES, "first_batch": 8}),
+    "LDPArms": ("LDPArms", {"arms": NAMES, "first_batch": 8, "budget": Budget(8.0, 0.0)}),
     "ShuffleOnePassGLM": ("ShuffleOnePassGLM", {"first_batch": 16}),
     "ShuffleLinUCB": ("ShuffleLinUCB", {"first_batch": 16}),
     "ShufflePersonGLM": ("ShufflePersonGLM", {"first_batch": 16, "budget": PERSON}),

@@ -4,7 +4,8 @@
 * How is a choice made? ``posterior_rule``; what each policy's own rule is stands in its file.
 * What follows from a release? ``one_pass`` and ``one_pass_batches`` (records of both trust models), ``linear`` and
   ``ridge`` (linear bandits), ``refreshed`` (persons), ``standing`` and ``arm_fits`` (public arms), ``disjoint``,
-  ``block_fits``, ``block_model`` and ``block_batches`` (a parameter for each arm), ``corners`` (Frank–Wolfe steps).
+  ``block_fits``, ``block_model`` and ``block_batches`` (a parameter for each arm), ``arm_posteriors`` (arms without
+  features), ``corners`` (Frank–Wolfe steps).
 * What is estimated, under how much noise? ``noisy_estimate``, ``metric``, ``progress``, ``release_weights``.
 * Does the world fit? ``change`` (has it moved), ``cold_start`` (can anything be learned).
 * Of one policy: ``batch_plans``, ``held_rows``, ``half_widths`` and ``design`` of ShuffleGLM, ``two_designs`` and

@@ -1,10 +1,10 @@
-"""From noisy sums of the batches of arms to a posterior of each arm's mean reward: what PrivateArms computes.
+"""From noisy sums of the batches of arms to a posterior of each arm's mean reward, for arms without features.
 
-All of it is post-processing of what was released. Rewards are in units of their range, x = (r − low)/(high − low).
-Batch j of arm k had n_j decisions, and its sum y_kj of x − ½ has the noise variance σ². By its own batches, weighed by
-what they know, arm k has the mean
+``PrivateArms``, ``ShuffleArms`` and ``LDPArms`` share it. All of it is post-processing of what was released. Rewards
+are in units of their range, x = (r − low)/(high − low). Batch j of arm k had n_j decisions, and its sum y_kj of x − ½
+has the noise variance σ_j². By its own batches, weighed by what they know, arm k has the mean
 
-    m_k = ½ + Σ_j w_kj·y_kj / p_k,    p_k = Σ_j w_kj·n_j,    w_kj = n_j/(σ² + n_j·v_k),
+    m_k = ½ + Σ_j w_kj·y_kj / p_k,    p_k = Σ_j w_kj·n_j,    w_kj = n_j/(σ_j² + n_j·v_k),
 
 of variance 1/p_k, v_k = μ(1 − μ) the largest variance of rewards in [0, 1] with the arm's mean μ. All arms' means come
 from one normal law, N(λ, τ²) (empirical Bayes): λ has a normal prior around the base rate, with a standard deviation of
@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
+from accounting.checks import fraction, integer
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.progress import Found
 
-__all__ = ["Estimate", "Posteriors"]
+__all__ = ["Estimate", "Posteriors", "first_length"]
 
 # τ, up to that of means which are 0 or 1, alike
 _SPREADS = np.concatenate([[0.0], np.geomspace(0.003, 0.5, 23)])
@@ -34,6 +35,9 @@ _WEIGHTS = np.log(_SPREADS + _SPREADS[1])
 _LEVEL_VARIANCE = 0.25
 # as many decisions of the level are added to an arm's own, where its variance is computed
 _SHRUNK = 4.0
+# of the first batch, in standard deviations of the noise of a sum of rewards in [0, 1]; and at least so many decisions,
+# but no more than a share of an arm's part of all rounds
+_CLEAR, _FEWEST, _SHARE = 11.3, 8, 8
 # variances depend on means, and means on variances
 _PASSES = 2
 _UNTOLD = {"theta_length": "arms have no features", "signal": "nothing was released yet"}
@@ -66,6 +70,51 @@ class Estimate:
     error: Array
     since: int
 
+    def means(self, catalogue: Catalogue, rewards: tuple[float, float]) -> dict[str, float]:
+        """Of the active arms of which something was released, the mean by the arm's own batches, within the range.
+
+        Raises
+        ------
+        ValueError
+            If nothing was released of any of them.
+        """
+        found = zip(catalogue.names, catalogue.active, self._informed(rewards), self.own, strict=True)
+        known = {name: float(np.clip(own, *rewards)) for name, active, some, own in found if active and some}
+        if not known:
+            raise ValueError(
+                "no information yet: no active arm has completed its first batch, so that nothing was released of any; "
+                "go on with select and update"
+            )
+        return known
+
+    def interval(
+        self, catalogue: Catalogue, rewards: tuple[float, float], arm: str, confidence: float, *, laplace: bool
+    ) -> tuple[float, float]:
+        """Where the mean of an arm lies, within the range; ``laplace`` says that noise has Laplace's tails.
+
+        Raises
+        ------
+        ValueError
+            If there never was such an arm, nothing was released of it, or for a confidence that is not in (0, 1).
+        """
+        from scipy.special import ndtri
+
+        level, names, (low, high) = fraction("confidence", confidence), catalogue.names, rewards
+        if arm not in names:
+            raise ValueError(f"arm must be one of {names}, got arm={arm!r}")
+        slot = len(names) - 1 - names[::-1].index(arm)
+        if not self._informed(rewards)[slot]:
+            raise ValueError(f"no information yet: arm {arm!r} has not completed its first batch, nothing was released")
+        reach = float(ndtri(0.5 + 0.5 * level))
+        if laplace:  # the sum of normal and Laplace errors has no longer tails than these
+            reach = max(reach, -math.log1p(-level) / math.sqrt(2.0))
+        own, error = float(self.own[slot]), float(self.error[slot])
+        return max(low, min(own - reach * error, high)), min(high, max(own + reach * error, low))
+
+    def _informed(self, rewards: tuple[float, float]) -> NDArray[np.bool_]:
+        """Of which arms anything was released, in this run or one before it."""
+        return np.asarray((self.closed > 0) | (self.error < rewards[1] - rewards[0]))
+
     def check(self) -> None:
         """Refuse one that was read from a file, and is none."""
         if (self.closed < 0).any() or (self.closed > self.sums.shape[1]).any() or (self.width < 0).any():
@@ -84,21 +133,36 @@ class Posteriors:
         Around which the level is expected.
     lengths : (J,) ndarray
         n_j.
-    noise : float
-        Of a sum of r − c: its standard deviation.
+    noise : float or (J,) ndarray
+        Of a sum of r − c, beyond what rewards add to it that are 0 or 1: its standard deviation.
     exploration : float
         The width of draws, over the posterior's standard deviation.
     horizon : int
         T: after t rounds the width is multiplied by √(1 − t/T), as an arm that is found late is worth little.
+    before : (2, K) ndarray, optional
+        What earlier runs have released of the arms (:meth:`told_by`): the precision and the mean of x − ½ of each.
     """
 
     low: float
     high: float
     base_rate: float
     lengths: Array
-    noise: float
+    noise: float | Array
     exploration: float
     horizon: int
+    before: Array | None = None
+
+    def told_by(self, known: Estimate) -> Array:
+        """What these batches, and those before them, tell of the arms, for a run that comes after this one."""
+        length = self.high - self.low
+        informed = known.error < length
+        precision = np.where(informed, (length / known.error) ** 2, 0.0)
+        return np.array([precision, np.where(informed, (known.own - self.low) / length - 0.5, 0.0)])
+
+    def full(self, known: Estimate, counts: NDArray[np.int64]) -> int | None:
+        """The first arm whose open batch has all that it waits for, of these counts."""
+        found = np.flatnonzero(counts >= np.append(self.lengths, np.inf)[known.closed])
+        return int(found[0]) if len(found) else None
 
     def nothing(self, arms: int) -> Estimate:
         """What is known at the start."""
@@ -135,22 +199,65 @@ class Posteriors:
         predicted, seen = (float(counts @ one / counts.sum()) for one in (known.mean[told], own))
         return Found(signal, len(told) - 1, None, predicted, seen, 0.0, {"theta_length": "arms have no features"})
 
+    def contradicted(self, known: Estimate, false_alarms: float) -> bool:
+        """Whether the last batch of some arm is farther from its earlier ones than chance and noise explain.
+
+        Where nothing moves that is so with probability ``false_alarms`` for a batch at most: half of it for the chance
+        of rewards and all earlier batches, by normal quantiles, half for the batch's own noise, by those of Laplace.
+        """
+        from scipy.special import ndtri
+
+        slots = np.flatnonzero(known.closed >= 2)
+        if not len(slots):
+            return False
+        last = known.closed[slots] - 1
+        earlier = np.where(np.arange(len(self.lengths)) < last[:, None], self.lengths, 0.0)
+        sums, n = known.sums[slots] / (self.high - self.low), self.lengths[last]
+        noise = np.broadcast_to(np.asarray(self.noise) / (self.high - self.low), self.lengths.shape)
+        # both together say how much rewards vary
+        mean = np.clip(0.5 + sums.sum(axis=1) / (earlier.sum(axis=1) + n), 0.0, 1.0)
+        variance = np.maximum(mean * (1.0 - mean), 0.25 / (earlier.sum(axis=1) + _SHRUNK))
+        weights = earlier / (noise**2 + earlier * variance[:, None])
+        precision = (weights * earlier).sum(axis=1)
+        apart = sums[np.arange(len(slots)), last] / n - (weights * sums).sum(axis=1) / precision
+        reach = float(ndtri(1.0 - false_alarms / 4.0)) * np.sqrt(variance / n + 1.0 / precision)
+        reach += math.log(2.0 / false_alarms) / math.sqrt(2.0) * noise[last] / n
+        return bool((np.abs(apart) > reach).any())
+
     def _of(self, closed: NDArray[np.int64], sums: Array, decisions: int) -> Estimate:
         length = self.high - self.low
         released = np.arange(len(self.lengths)) < closed[:, None]
         counts, level = np.where(released, self.lengths, 0.0), (self.base_rate - self.low) / length
-        total, mean = counts.sum(axis=1), np.full(len(closed), 0.5)
+        told = np.zeros((2, len(closed)))
+        if self.before is not None:
+            told[:, : self.before.shape[1]] = self.before
+        # earlier decisions are as many as tell so much, at most
+        total, mean = counts.sum(axis=1) + 0.25 * told[0], np.full(len(closed), 0.5)
         for _ in range(_PASSES):
             shrunk = np.clip((total * np.clip(mean, 0.0, 1.0) + _SHRUNK * level) / (total + _SHRUNK), 0.0, 1.0)
             variance = np.maximum(shrunk * (1.0 - shrunk), 0.25 / (total + _SHRUNK))
             weights = counts / ((self.noise / length) ** 2 + counts * variance[:, None])
-            precision = (weights * counts).sum(axis=1)
-            own = 0.5 + (weights * sums).sum(axis=1) / np.where(precision > 0.0, precision * length, 1.0)
+            precision = (weights * counts).sum(axis=1) + told[0]
+            found = (weights * sums).sum(axis=1) + told[0] * told[1] * length
+            own = 0.5 + found / np.where(precision > 0.0, precision * length, 1.0)
             mean, square, level = _pooled(own, precision, (self.base_rate - self.low) / length)
         late = math.sqrt(max(0.0, 1.0 - decisions / self.horizon))
         width = self.exploration * late * length * np.sqrt(np.maximum(square - mean**2, 0.0))
         error = length * np.minimum(1.0, 1.0 / np.sqrt(np.maximum(precision, 1.0)))
         return Estimate(closed, sums, self.low + length * mean, width, self.low + length * own, error, decisions)
+
+
+def first_length(first: int | None, noise: float, horizon: int, arms: int) -> int:
+    """Decisions for an arm before its first release: those that were asked for, or by the noise of a sum in ranges.
+
+    Examples
+    --------
+    >>> first_length(None, 1.41, 20_000, 5), first_length(None, 1.41, 400, 5), first_length(7, 1.41, 400, 5)
+    (16, 10, 7)
+    """
+    if first is None:
+        first = min(max(_FEWEST, round(_CLEAR * noise)), max(1, horizon // (_SHARE * arms)))
+    return integer("first_batch", first, at_least=1)
 
 
 def _pooled(own: Array, precision: Array, base_rate: float) -> tuple[Array, Array, float]:

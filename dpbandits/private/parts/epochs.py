@@ -25,6 +25,8 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.arrays import Array
 from dpbandits.policy.choices import Law
+from dpbandits.policy.decision import Decision
+from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.options import RewardRange
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.progress import Found
@@ -50,6 +52,12 @@ class InEpochs(AsDecided):
         inner = policy.policy
         open_epoch = pending.note[0] == policy.epoch and len(pending.arm) > 0
         return open_epoch and inner.counting.enters(inner, policy.in_epoch(pending))
+
+    def closed(self, policy: Epochs, pending: Pending) -> bool:  # type: ignore[override]
+        inner = policy.policy
+        if pending.note[0] < policy.epoch:
+            return True
+        return isinstance(inner.counting, AsDecided) and inner.counting.closed(inner, policy.in_epoch(pending))
 
 
 class Epochs(PrivatePolicy[None]):
@@ -80,6 +88,7 @@ class Epochs(PrivatePolicy[None]):
     ) -> None:
         self.algorithm = algorithm if isinstance(algorithm, str) else algorithm.__name__
         self.algorithm_class = _private_policy(self.algorithm)
+        self.takes_pure = self.algorithm_class.takes_pure  # type: ignore[misc]
         self.parameters = dict(parameters or {})
         if taken := sorted(set(self.parameters) & set(_OWN)):
             raise ValueError(
@@ -96,6 +105,12 @@ class Epochs(PrivatePolicy[None]):
         self.notes = 2 + self.policy.notes
         self.public = None
         self.open_run(self.policy.ledger.total, self._scope(0))
+
+    def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
+        """Choose an arm, as :meth:`Policy.select`; ``arms`` may be left out where nothing is offered."""
+        if arms is None and self.offer is NOTHING:
+            arms = np.zeros(self.dim)
+        return super().select(arms, person)  # type: ignore[arg-type]
 
     @abstractmethod
     def rounds_of(self, epoch: int) -> int:
@@ -137,16 +152,12 @@ class Epochs(PrivatePolicy[None]):
         self.charge_once(fresh.ledger.total, self._scope(epoch))
         self.run.begin()
         self.begin_epoch(epoch, fresh)
-        self._drop_arms(0)
+        self.counting.released(self)
         self.keep()
         self.run.end()
 
     def begin_epoch(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
         self.epoch, self.policy = epoch, fresh
-
-    def _drop_arms(self, start: int) -> None:
-        """Rewards of closed epochs, and of this epoch's rounds before ``start``, count for nothing."""
-        self.waiting.drop_arms(lambda pending: pending.note[:2] < (self.epoch, start))
 
     # ---------------------------------------------------------------------------------------------- choose
 
@@ -217,7 +228,7 @@ class Epochs(PrivatePolicy[None]):
     def expose(self) -> None:
         self.policy.expose()
         if self.policy.drops_arms:  # as it does with open decisions of its own
-            self._drop_arms(self.policy.schedule.start(self.policy.releases))
+            self.counting.released(self)
 
     # ------------------------------------------------------------------------------------- input and state
 

@@ -113,7 +113,9 @@ ARGUMENTS = {
     "DisjointPrivateGLM": f"{_PLAIN}\narms = 3",
     "DisjointShuffleGLM": f"{_PLAIN}\narms = 3",
     "Doubling": _INNER,
+    "LDPArms": "horizon = 60\narms = 3",
     "PrivateArms": "horizon = 60\narms = 3",
+    "ShuffleArms": "horizon = 60\narms = 3",
     "StandingPrivateGLM": f"{_PLAIN}\narms = [[1.0, 0.0], [0.0, 1.0]]",
     "Restarting": f"{_INNER}\nhorizon = 60\nevery = 20",
 }
