@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from interrupts import interrupted
 
 from accounting import Budget, Laplace, Ledger
 from dpbandits import Policy, Released
@@ -246,6 +247,30 @@ def test_a_range_that_is_not_durable_is_seen_by_nobody(tmp_path, monkeypatch):
     assert again.learned_range is None
     rounds(again, 12, 20)
     assert again.learned_range is not None
+
+
+def test_a_range_that_was_seen_is_never_drawn_again(tmp_path):
+    """KeyboardInterrupt at lines all over its release; the checkpoint goes on."""
+    seen = stopped = 0
+    for n in [*range(1, 200, 19), *range(200, 2600, 83)]:
+        path, ledger = tmp_path / f"run{n}", Ledger(Budget(LARGE, 0.0))
+        policy = made(checkpoint=path, ledger=ledger)
+        rounds(policy, 0, 12)
+        interrupted(lambda policy=policy: chosen(policy), n)
+        shown = policy.learned_range
+        if policy.run.stopped is not None:
+            stopped += 1
+            with pytest.raises(RunStopped):
+                chosen(policy)
+        policy.run.release_hold()
+        again = Policy.load(path, ledger=ledger)
+        if shown is not None:
+            seen += 1
+            assert again.learned_range == shown
+        assert rounds(again, again.decisions, 15)
+        assert again.learned_range is not None
+    assert seen > 2
+    assert stopped > 10
 
 
 def test_a_release_is_the_same_anywhere():
