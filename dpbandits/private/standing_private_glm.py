@@ -203,7 +203,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         )
         self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, given=True)
         known = Prior.of(self.prior, self.dim, self.dim / S**2, S)
-        self.refit = Refit(self.arms, self.levels, known, S, width, T, self.delay, self.persons is not None)
+        self.refit = Refit(self.arms, self.levels, known, S, width, T, self.delay, self.persons is not None, __import__('os').environ.get('SPR') and float(__import__('os').environ['SPR']) if options.get('base_rate') is None else None)
         self.public = self.refit.nothing(m)
         if self.prior is None:
             warn_of_cold_start(clarity(self.dim, T, W, S, self.sums.noise_of_sums(max(1, m))), self.dim, T, budget)

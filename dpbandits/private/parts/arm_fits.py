@@ -153,14 +153,15 @@ def fitted(
     prior: Prior,
     start: Array,
     radius: float,
-) -> Posterior:
-    """θ given what is known of m, to first order around its mean.
+    level: tuple[float, float] | None = None,
+) -> tuple[Posterior, float]:
+    """θ given what is known of m, to first order around its mean; and a level that all arms share.
 
     Parameters
     ----------
     arms : ndarray of shape (K, d)
     moments : callable
-        From e = (x_kᵀθ)_k to m and its slopes in e, positive.
+        From e = (x_kᵀθ + level)_k to m and its slopes in e, positive.
     evidence : callable
         From these slopes, to which variances are in proportion, to the precision of m, of shape (K, K), and that times
         its estimate.
@@ -169,6 +170,14 @@ def fitted(
         Where to begin.
     radius : float
         S ≥ ‖θ‖.
+    level : (float, float), optional
+        Where to begin, and the precision of the level's prior around 0: a parameter of its own, which S does not bound.
+        By default it is 0.
+
+    Notes
+    -----
+    The posterior is θ's own: the level moves all arms alike, and no choice. With A the precision of θ and the level
+    together, θ alone has the Schur complement of its last entry.
 
     Examples
     --------
@@ -177,20 +186,36 @@ def fitted(
     >>> import numpy as np
     >>> known = lambda slopes: (np.diag([99.0, 0.0]), np.array([99.0, 0.0]))
     >>> linear = lambda e: (e, np.ones(2))
-    >>> found = fitted(np.eye(2), linear, known, Prior(np.zeros(2), np.eye(2)), np.zeros(2), radius=3.0)
+    >>> found, _ = fitted(np.eye(2), linear, known, Prior(np.zeros(2), np.eye(2)), np.zeros(2), radius=3.0)
     >>> found.mean.round(6).tolist(), found.covariance.diagonal().round(6).tolist()
     ([0.99, 0.0], [0.01, 1.0])
+
+    With a level of which nothing is known, both have it, as far as can be told:
+
+    >>> prior = Prior(np.zeros(2), np.eye(2))
+    >>> found, level = fitted(np.eye(2), linear, known, prior, np.zeros(2), radius=3.0, level=(0.0, 1e-6))
+    >>> found.mean.round(3).tolist(), round(level, 3)
+    ([0.0, 0.0], 1.0)
     """
-    theta = start
-    for _ in range(_STEPS):
-        e = arms @ theta
+    theta, shift = start, 0.0 if level is None else level[0]
+    for step in range(_STEPS + 4):
+        e = arms @ theta + shift
         mean, slopes = moments(e)
         precision, scores = evidence(slopes)
         steep = arms * slopes[:, None]
-        eigenvalues, U = np.linalg.eigh(steep.T @ (precision @ steep) + prior.precision)
-        # m is taken to be mean + slope·(xᵀθ' − e)
-        pull = steep.T @ (scores - precision @ (mean - slopes * e)) + prior.precision @ prior.mean
-        before, theta = theta, ball_constrained_minimizer(eigenvalues, U, pull, radius)
-        if np.abs(theta - before).max() <= _STILL:
+        # m is taken to be mean + slope·(xᵀθ' + level' − e)
+        told = scores - precision @ (mean - slopes * e)
+        own, pull = steep.T @ (precision @ steep) + prior.precision, steep.T @ told + prior.precision @ prior.mean
+        before, last = theta, shift
+        if level is None:
+            eigenvalues, U = np.linalg.eigh(own)
+            theta = ball_constrained_minimizer(eigenvalues, U, pull, radius)
+        else:
+            weight = precision @ slopes
+            across, alone, drawn = steep.T @ weight, float(slopes @ weight) + (0.25 if step < 4 else 2/(level[1]**2+shift**2)), float(slopes @ told)
+            eigenvalues, U = np.linalg.eigh(own - np.outer(across, across) / alone)
+            theta = ball_constrained_minimizer(eigenvalues, U, pull - across * (drawn / alone), radius)
+            shift = (drawn - float(across @ theta)) / alone
+        if max(float(np.abs(theta - before).max()), abs(shift - last)) <= _STILL and (level is None or step > 4):
             break
-    return Posterior(theta, (U / eigenvalues) @ U.T, (U / np.sqrt(eigenvalues)) @ U.T)
+    return Posterior(theta, (U / eigenvalues) @ U.T, (U / np.sqrt(eigenvalues)) @ U.T), shift
