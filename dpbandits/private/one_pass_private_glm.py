@@ -56,7 +56,7 @@ for shrinking eigenvalues.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Unpack
 
 from numpy.typing import ArrayLike
@@ -71,27 +71,31 @@ from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.change import surprise_bound
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.groups import FeatureGroups
+from dpbandits.private.parts.levels import Levels
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import SecantRecord, balanced_share
+from dpbandits.private.parts.records import balanced_share
 from dpbandits.private.parts.release_weights import release_weights
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
-from dpkit.moments.pairs import PairSums
+from dpkit.moments.pairs import MOST_WEIGHTED, PairSums
 
 __all__ = ["OnePassPrivateGLM"]
+
+_LEVEL = 0.1
 
 
 @dataclass(frozen=True)
 class Record:
     """(v, ψs, ψg) with v = A x, at the θ and A that are in force."""
 
-    secant: SecantRecord
+    levels: Levels
 
-    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float]:
+    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float, float | None]:
         v = public.metric @ pending.arm
-        return v, *self.secant.weigh(v, float(pending.arm @ public.theta), reward)
+        pair = self.levels.at(public.level).weigh(v, float(pending.arm @ public.theta), reward)
+        return v, *pair, None if public.levelled else self.levels.deviation(reward)
 
 
 class OnePassPrivateGLM(PrivatePolicy[Estimate]):
@@ -214,7 +218,9 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
-        secant = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
+        learns = options.get("base_rate") is None and discount is None and release == "scheduled" and self.rounds_per_person in (None, 1) and 0 < len(ends) <= MOST_WEIGHTED
+        levels = Levels(self.link, S, finite_rewards(self.reward_range), clip, learns)
+        secant = levels.base
         self.clip, W = secant.B, secant.W
         share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
         self.gradient_share = fraction("gradient_share", share)
@@ -226,7 +232,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
             """How much the noise of each release matters, where that of a single one is this."""
             return release_weights(ends, clarity(self.dim, 1.0, W, S, noise_b, noise_H))
 
-        self.record = Record(secant)
+        self.record = Record(levels)
         self.sums = PairSums(
             self.dim,
             W,
@@ -238,13 +244,14 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
             rng=self.rng,
             records=self.rounds_per_person,
             discount=batch_discount(self.discount, 1 if release == "every_round" else self.first_batch),
-            least=secant.least,
+            least=levels.least,
             weigh=weigh if release == "scheduled" else None,
+            level=_LEVEL if learns else 0.0,
         )
         known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
         self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None)
-        levels = metric == "learned" and groups is None and discount is None
-        self.refit = Refit(secant, S, *known, width, self._features.together, T, self.discount, levels)
+        shapes = metric == "learned" and groups is None and discount is None
+        self.refit = Refit(levels, S, *known, width, self._features.together, T, self.discount, shapes)
         self.public = self.refit.nothing()
         noise_H, noise_b = self.sums.noise(max(1, len(ends)))
         remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
@@ -264,6 +271,12 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         Without a change that is so once in 10⁵ batches, if the model holds. Post-processing, so it costs nothing.
         """
         return self.public.surprise > surprise_bound(self.dim, 1e-5)
+
+    def close_batch(self) -> Estimate:
+        sums, k = self.sums.release(), self.releases + 1
+        if self.public.start:
+            sums = replace(sums, noise=self.sums.noise_since(self.public.start, k))
+        return self.refit(self.public, sums, self.schedule.ends[:k])
 
     def checked_arms(self, arms: ArrayLike) -> Array:
         return self._features.checked(super().checked_arms(arms))

@@ -23,7 +23,7 @@ from dpbandits.private.parts.change import surprise
 from dpbandits.private.parts.metric import carried, levelling, standing_out, symmetric_root
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
 from dpbandits.private.parts.progress import Past, misfit
-from dpbandits.private.parts.records import SecantRecord
+from dpbandits.private.parts.levels import Levels
 from dpkit.models.prior import Prior
 from dpkit.moments.pairs import NoisyPair
 
@@ -70,6 +70,9 @@ class Estimate:
     metric: Array
     settled: bool
     standing: bool
+    level: float
+    levelled: bool
+    start: int
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Refit:
 
     Attributes
     ----------
-    record : SecantRecord
+    levels : Levels
     theta_bound : float
         S.
     prior : Prior
@@ -92,11 +95,11 @@ class Refit:
         T.
     discount : float, optional
         What is left of a round when the next one comes.
-    levels : bool
+    shapes : bool
         Whether the metric is learned.
     """
 
-    record: SecantRecord
+    levels: Levels
     theta_bound: float
     prior: Prior
     given: bool
@@ -104,7 +107,7 @@ class Refit:
     grouped: Array
     horizon: int
     discount: float | None
-    levels: bool
+    shapes: bool
 
     def nothing(self) -> Estimate:
         """What is known at the start."""
@@ -114,7 +117,7 @@ class Refit:
         if self.given:
             root, covariance = self.width * self.prior.root, self.prior.covariance
         public = self.prior.mean, root, square, zero, 0.0, 0.0, 0.0, (square, zero)
-        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.levels, False)
+        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.shapes, False, 0.0, not self.levels.learned, 0)
 
     def __call__(self, last: Estimate, sums: NoisyPair, ends: Sequence[int]) -> Estimate:
         """The next estimate.
@@ -127,27 +130,31 @@ class Refit:
         ends : sequence of int
             Of all batches up to this one.
         """
-        totals, noise, batch_noise, decay = (sums.H, sums.b), sums.noise, sums.batch_noise, sums.decay
-        S, k, rounds = self.theta_bound, len(ends), ends[-1]
-        start = ends[-2] if k > 1 else 0
+        record, units = (level := self.levels.at(last.level)).record, level.units
+        totals, decay, S = (sums.H, sums.b), sums.decay, self.theta_bound
+        noise, batch_noise = ((H * units[0], b * units[1]) for H, b in (sums.noise, sums.batch_noise))
+        # of the batches that count: those from before the level was settled elsewhere do not
+        k, first = len(ends) - last.start, ends[last.start - 1] if last.start else 0
+        rounds, begun = ends[-1] - first, ends[-2] - first if len(ends) > 1 else 0
         # entries of M that are 0 hold nothing but noise, of which so much is left in a row on average
         left_in_row = math.sqrt(float(self.grouped.mean()))
         noise_H, noise_b = left_in_row * noise[0], noise[1]
         theta = last.theta
         # the batch in the metric in which its records were formed, of θ' = A⁻¹θ
         A, inverse = last.metric, np.linalg.inv(last.metric)
-        M, m = self.grouped * (totals[0] - decay * last.totals[0]), totals[1] - decay * last.totals[1]
+        M = units[0] * self.grouped * (totals[0] - decay * last.totals[0])
+        m = units[1] * (totals[1] - decay * last.totals[1])
         seen = inverse @ theta
 
         # in the first batch e is 0, unless there is a prior
-        guessed = k > 1 or self.given
+        guessed = len(ends) > 1 or self.given
         squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
-        slope, secant = last.past.slopes(self.record, squares, ends) if guessed else self.record.slopes(0.0)
+        slope, secant = last.past.slopes(record, squares, [end - first for end in ends[last.start :]]) if guessed else record.slopes(0.0)
 
         residual, in_row = m - secant * M @ seen, secant * batch_noise[0]
         unlikely = self._unlikely(last, secant * M, residual, (left_in_row * in_row, batch_noise[1]))
         variance = batch_noise[1] ** 2 + in_row**2 * float(seen @ seen)
-        found = misfit(residual, seen, variance, rounds - start, self.record.B)
+        found = misfit(residual, seen, variance, rounds - begun, record.B)
         M, m = inverse @ M @ inverse, inverse @ m
         H = decay * last.H + slope * M
         b = decay * last.b + m - (secant - slope) * (M @ theta)
@@ -160,10 +167,10 @@ class Refit:
         eigenvalues = shrunken_eigenvalues(eigenvalues, left_in_H)
         length = float(seen @ seen) if guessed else 0.25 * S**2
         # b − Hθ has the noise of Σρ_jM_jθ: as (ρ − γ)Mθ is taken from b, and γMθ by H
-        variances = errors(eigenvalues, noise_H * math.sqrt(secants / k), noise_b, length, self.record.chance)
+        variances = errors(eigenvalues, noise_H * math.sqrt(secants / k), noise_b, length, record.chance)
         known = weighed(eigenvalues, variances, inverse @ U, U.T @ A @ b, self.prior, S)
 
-        f, stands = self._looks(last, rounds, U, A @ H @ A, eigenvalues, left_in_H)
+        f, stands = self._looks(last, rounds, ends[-1], U, A @ H @ A, eigenvalues, left_in_H)
         root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self.width * np.sqrt(f)))
         metric, settled = A, last.settled or stands
         if not settled:
@@ -173,7 +180,16 @@ class Refit:
             H, b = carried(A, metric, H, b)
         past = last.past.followed_by(rounds, H, squares)
         history = H, b, slopes, secants, squares, totals, past
-        return Estimate(known.mean, root, *history, found, known.covariance, unlikely, metric, settled, stands)
+        told = found, known.covariance, unlikely, metric, settled, stands
+        if last.levelled:
+            return Estimate(known.mean, root, *history, *told, last.level, True, last.start)
+        o, levelled = self.levels.moved(last.level, *sums.level, ends[-1])
+        if self.levels.apart(o, last.level) < 0.15:
+            return Estimate(known.mean, root, *history, *told, o, levelled, last.start)
+        # records that were centred elsewhere say of θ what is not so
+        zero, square = np.zeros(len(theta)), np.zeros_like(H)
+        nothing = square, zero, 0.0, 0.0, 0.0, totals, Past.empty(len(theta))
+        return Estimate(known.mean, root, *nothing, *told, o, levelled, len(ends))
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:
         """How badly the batch fits what was released before; M, the residual and their noise are in its metric."""
@@ -181,10 +197,10 @@ class Refit:
         seen = inverse @ last.theta
         noise = noises[1] ** 2 + 0.5 * noises[0] ** 2 * float(seen @ seen)
         before = inverse @ last.covariance @ inverse
-        return surprise(residual, M, before, noise=noise, reward_variance=self.record.chance)
+        return surprise(residual, M, before, noise=noise, reward_variance=self.levels.at(last.level).record.chance)
 
     def _looks(
-        self, last: Estimate, rounds: int, U: Array, H: Array, eigenvalues: Array, noise: float
+        self, last: Estimate, rounds: int, end: int, U: Array, H: Array, eigenvalues: Array, noise: float
     ) -> tuple[Array, bool]:
         """How wide to look around along each column of U, squared and in units of β, and whether arms stand.
 
@@ -207,6 +223,6 @@ class Refit:
         f = stalled(eigenvalues, np.einsum("ij,ij->j", U, newer @ U), 1.0 - share, noise, known=0.0)
         known = eigenvalues >= _KNOWN * noise
         if stands:
-            return max(_WIDE**2, math.log(self.horizon / rounds)) * np.where(known, f, 1.0), True
+            return max(_WIDE**2, math.log(self.horizon / end)) * np.where(known, f, 1.0), True
         little = np.where(eigenvalues >= _SEEN * noise, _LITTLE**2, 1.0)
         return np.where(known, f, little), False
