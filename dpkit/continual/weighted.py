@@ -50,7 +50,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency
-from accounting.checks import integer
 from dpkit.continual.coefficients import ROUNDING
 from dpkit.continual.factorization import Factorization, joint_norm_of, most_participations, reach_of
 from dpkit.continual.sums import ContinualSum
@@ -138,22 +137,6 @@ class Weighted(ContinualSum):
         """The standard deviation of each entry of the t-th estimate less the one before it, 1 ≤ t ≤ T."""
         self.noise_std(t)  # which checks t
         return self._law.std * float(self._dense.inverse_norms[t - 1])
-
-
-    def since_std(self, start: int, t: int) -> float:
-        """The standard deviation of each entry of the t-th estimate less the ``start``-th, 0 ≤ start ≤ t ≤ T.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpkit.continual import Weighted
-        >>> sums = Weighted(weights=[1.0, 1.0, 1.0], shape=(), sensitivity=1.0, noise_multiplier=1.0)
-        >>> sums.since_std(1, 2) == sums.difference_std(2), sums.since_std(0, 2) == sums.noise_std(2)
-        (True, True)
-        """
-        self.noise_std(t)  # which checks t
-        inverse = np.linalg.inv(self._dense.C)
-        return self._law.std * float(np.linalg.norm(inverse[integer("start", start, at_least=0) : t].sum(axis=0)))
 
 
 class _Dense(Factorization):

@@ -348,11 +348,6 @@ class PairSums:
             std = self.sums.noise_std(1) * math.sqrt(4 / math.pi)
         return std / self._a, std / self._c
 
-    def noise_since(self, start: int, k: int) -> tuple[float, float]:
-        """The same of the k-th release less the ``start``-th, where ``start`` is not 0 only for weighted releases."""
-        std = self.sums.since_std(start, k) if isinstance(self.sums, Weighted) and start else self.sums.noise_std(k)
-        return std / self._a, std / self._c
-
     def _kept(self) -> tuple[tuple[str, ...], Array]:
         """What is kept, and in which units."""
         if not self._level:

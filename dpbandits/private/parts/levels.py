@@ -93,22 +93,17 @@ class Levels:
         low, high = self.reward_range
         return min(max(-0.5, (reward - low) / (high - low) - 0.5), 0.5)
 
-    def moved(self, o: float, total: float, noise: float, rounds: int) -> tuple[float, bool]:
+    def moved(self, total: float, noise: float, rounds: int) -> tuple[float, bool]:
         """The next level, and whether it is settled, after so many rounds, whose deviations have this sum."""
         low, high = self.reward_range
         mean = min(max(-0.5, total / rounds), 0.5)
         se = math.hypot(noise / rounds, math.sqrt(max(0.25 - mean**2, 0.05) / rounds))
-        if abs(mean) < max(_FAR, _SURE * se):
+        if -mean < max(_FAR, _SURE * se):
             return 0.0, se <= _SETTLED
         # no nearer to an end of the range than it is known
         away = max(_LEAST, min(se, 0.5 - _FAR))
         share = min(max(0.5 + mean, away), 1.0 - away)
         return self.link.inverse(low + share * (high - low)), se <= _SETTLED
-
-    def apart(self, o: float, other: float) -> float:
-        """How far two levels are, in units of the range."""
-        low, high = self.reward_range
-        return abs(float(self.link.mean(o)) - float(self.link.mean(other))) / (high - low)
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,7 +72,6 @@ class Estimate:
     standing: bool
     level: float
     levelled: bool
-    start: int
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class Refit:
         if self.given:
             root, covariance = self.width * self.prior.root, self.prior.covariance
         public = self.prior.mean, root, square, zero, 0.0, 0.0, 0.0, (square, zero)
-        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.shapes, False, 0.0, not self.levels.learned, 0)
+        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.shapes, False, 0.0, not self.levels.learned)
 
     def __call__(self, last: Estimate, sums: NoisyPair, ends: Sequence[int]) -> Estimate:
         """The next estimate.
@@ -133,9 +132,8 @@ class Refit:
         record, units = (level := self.levels.at(last.level)).record, level.units
         totals, decay, S = (sums.H, sums.b), sums.decay, self.theta_bound
         noise, batch_noise = ((H * units[0], b * units[1]) for H, b in (sums.noise, sums.batch_noise))
-        # of the batches that count: those from before the level was settled elsewhere do not
-        k, first = len(ends) - last.start, ends[last.start - 1] if last.start else 0
-        rounds, begun = ends[-1] - first, ends[-2] - first if len(ends) > 1 else 0
+        k, rounds = len(ends), ends[-1]
+        start = ends[-2] if k > 1 else 0
         # entries of M that are 0 hold nothing but noise, of which so much is left in a row on average
         left_in_row = math.sqrt(float(self.grouped.mean()))
         noise_H, noise_b = left_in_row * noise[0], noise[1]
@@ -147,14 +145,14 @@ class Refit:
         seen = inverse @ theta
 
         # in the first batch e is 0, unless there is a prior
-        guessed = len(ends) > 1 or self.given
+        guessed = k > 1 or self.given
         squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
-        slope, secant = last.past.slopes(record, squares, [end - first for end in ends[last.start :]]) if guessed else record.slopes(0.0)
+        slope, secant = last.past.slopes(record, squares, ends) if guessed else record.slopes(0.0)
 
         residual, in_row = m - secant * M @ seen, secant * batch_noise[0]
         unlikely = self._unlikely(last, secant * M, residual, (left_in_row * in_row, batch_noise[1]))
         variance = batch_noise[1] ** 2 + in_row**2 * float(seen @ seen)
-        found = misfit(residual, seen, variance, rounds - begun, record.B)
+        found = misfit(residual, seen, variance, rounds - start, record.B)
         M, m = inverse @ M @ inverse, inverse @ m
         H = decay * last.H + slope * M
         b = decay * last.b + m - (secant - slope) * (M @ theta)
@@ -170,7 +168,7 @@ class Refit:
         variances = errors(eigenvalues, noise_H * math.sqrt(secants / k), noise_b, length, record.chance)
         known = weighed(eigenvalues, variances, inverse @ U, U.T @ A @ b, self.prior, S)
 
-        f, stands = self._looks(last, rounds, ends[-1], U, A @ H @ A, eigenvalues, left_in_H)
+        f, stands = self._looks(last, rounds, U, A @ H @ A, eigenvalues, left_in_H)
         root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self.width * np.sqrt(f)))
         metric, settled = A, last.settled or stands
         if not settled:
@@ -179,17 +177,16 @@ class Refit:
             metric = levelling(inverse @ (U * told) @ U.T @ inverse, left_in_H)
             H, b = carried(A, metric, H, b)
         past = last.past.followed_by(rounds, H, squares)
+        level, levelled = last.level, last.levelled
+        if not levelled:
+            level, levelled = self.levels.moved(*sums.level, rounds)
+            # the weights of earlier records, at the new level
+            flatter = self.levels.at(level).units[0] / units[0]
+            H, squares = flatter * H, flatter * squares
+            past = replace(past, H=flatter * past.H, squares=flatter * past.squares)
         history = H, b, slopes, secants, squares, totals, past
         told = found, known.covariance, unlikely, metric, settled, stands
-        if last.levelled:
-            return Estimate(known.mean, root, *history, *told, last.level, True, last.start)
-        o, levelled = self.levels.moved(last.level, *sums.level, ends[-1])
-        if self.levels.apart(o, last.level) < 0.15:
-            return Estimate(known.mean, root, *history, *told, o, levelled, last.start)
-        # records that were centred elsewhere say of θ what is not so
-        zero, square = np.zeros(len(theta)), np.zeros_like(H)
-        nothing = square, zero, 0.0, 0.0, 0.0, totals, Past.empty(len(theta))
-        return Estimate(known.mean, root, *nothing, *told, o, levelled, len(ends))
+        return Estimate(known.mean, root, *history, *told, level, levelled)
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:
         """How badly the batch fits what was released before; M, the residual and their noise are in its metric."""
@@ -200,7 +197,7 @@ class Refit:
         return surprise(residual, M, before, noise=noise, reward_variance=self.levels.at(last.level).record.chance)
 
     def _looks(
-        self, last: Estimate, rounds: int, end: int, U: Array, H: Array, eigenvalues: Array, noise: float
+        self, last: Estimate, rounds: int, U: Array, H: Array, eigenvalues: Array, noise: float
     ) -> tuple[Array, bool]:
         """How wide to look around along each column of U, squared and in units of β, and whether arms stand.
 
@@ -223,6 +220,6 @@ class Refit:
         f = stalled(eigenvalues, np.einsum("ij,ij->j", U, newer @ U), 1.0 - share, noise, known=0.0)
         known = eigenvalues >= _KNOWN * noise
         if stands:
-            return max(_WIDE**2, math.log(self.horizon / end)) * np.where(known, f, 1.0), True
+            return max(_WIDE**2, math.log(self.horizon / rounds)) * np.where(known, f, 1.0), True
         little = np.where(eigenvalues >= _SEEN * noise, _LITTLE**2, 1.0)
         return np.where(known, f, little), False
