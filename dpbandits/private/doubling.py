@@ -148,5 +148,5 @@ class Doubling(Epochs):
     def resume(self, saved: Any) -> None:
         super().resume(saved)
         if saved["previous"] is not None and self.epoch:
-            self.previous = self.fresh(self.epoch - 1, self.reward_range, self.base_rate)
+            self.previous = self.fresh(self.epoch - 1, self.reward_range, self.stated_base_rate)
             resume_half(self.previous, saved["previous"])

@@ -144,6 +144,12 @@ class PairSums:
     B)`` times what any n columns of the mechanism's factor add up to (``participations=n``); for that it must be
     nonnegative, and it is.
 
+    A number beside a record. With s that sensitivity, a record that comes with a number f ∈ [−½, ½] is scaled by
+    κ = √(1 − ¾λ), and √λ·s·f is one more coordinate; whether records have one is public at any time. The squared
+    sensitivity is (1 + λ/4)s²: a scaled record is a record, as κω ≥ m(κq)², so that what has a number on one side only
+    moves the pairs by at most s, and the coordinate by at most ½√λ·s; two records with numbers are at most κs and √λ·s
+    apart, and (1 − ¾λ) + λ is the same. Two places in the stream multiply f·f′ by ϱ ∈ [0, 1], too, and f² + f′² ≤ 1.
+
     Records are rounded to multiples of 2^−digits before they are summed, entry by entry, so that the sum of a batch has
     no rounding error that could tell more about a unit than its records do: entries of scaled records are at most 1,
     and those of a sum are whole numbers below 2⁵² in units of 2^−digits. An entry of a record is rounded by half a unit
@@ -180,6 +186,8 @@ class PairSums:
     weigh : callable, optional
         From σ_b and σ_H, the noise of a single release, to the weights of all of them: then the mechanism is
         ``dpkit.continual.Weighted``, unless sums are discounted, a person has several records or there are too many.
+    level : float
+        λ in [0, 1): where it is positive, records may come with a number from −½ to ½, whose sum is released, too.
 
     Attributes
     ----------
@@ -287,6 +295,8 @@ class PairSums:
         ----------
         x : ndarray of shape (d,)
         w, g : float
+        deviation : float, optional
+            The number beside it, from −½ to ½, where ``level`` is positive.
 
         Raises
         ------

@@ -1,13 +1,18 @@
 """The level of rewards, learned: where records are centred, and in which units they are summed.
 
-A policy that is told no base rate begins at the middle of the range of rewards. Beside its records it sums (r − middle),
-over the range, of its first rounds, which play about at random; after a release the mean of these rewards is known to
-± se, by the noise and by chance, and as soon as se is at most a twentieth of the range the level is settled: at the
-mean reward, where that is clearly far from the middle, and else at the middle, since rewards that are not centred
-at it need a larger B, and with it more noise. From then on no round is asked for it any more.
+A policy that is told no base rate begins at the middle of the range of rewards. Of its first rounds, which play about
+at random, it sums (r − middle)/(high − low), too. After a release that says their mean to ± se, se by noise and chance.
+Where the mean is below the middle by 0.2 and by 2.5·se at least, records to come are centred at it, as at a base rate;
+and as soon as se is at most 0.05 the level is settled, and no round is asked for it any more.
 
-Records at another level have other bounds W and B. They are summed in those of the first one, w·W₀/W and g·B₀/B, and
-taken back to their own after a release: sensitivity and noise of the sums are what they were.
+* Below only: whoever plays well gets more than a random arm would, so that a mean above the middle says nothing.
+* Clearly only: a record that is not centred at the middle has a larger B, and its sums up to twice as much noise.
+* No nearer to the end of the range than se: the slope of μ falls to 0 there.
+
+At another level W and B are others. Records are summed in units of the first ones, w·W₀/W and g·B₀/B, and taken back
+to their own after a release: sensitivity and noise of the sums are what they were. Earlier records are carried along: in
+H with about the weight that they would have now, W/W₀ times theirs; in b as they are. (Σψx, by which b would have to
+move, is not known. To leave them out costs more: the rounds, and a fifth more noise where a run is young.)
 
 All of it is a function of what was released.
 """
@@ -15,22 +20,53 @@ All of it is a function of what was released.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from typing import Any
 
 from accounting.arrays import Array
 from dpbandits.private.parts.records import SecantRecord
 from dpkit.models.links import Link
 
-__all__ = ["Level", "Levels"]
+__all__ = ["Level", "Levels", "reach", "with_level"]
 
-# s_min over W at least, at every level: records of all levels have the same bounds, and the sensitivity grows as this
-# falls below ½
+# s_min over W at least, at every level but the first: the sensitivity grows as this falls below ½
 _FLATTEST = 0.5
-# in units of the range: how well the level must be known, from where on it is far from the middle, and what it is at
-# least away from both ends
-_SETTLED, _FAR, _LEAST = 0.05, 0.2, 0.01
-_SURE = 2.5
+# in units of the range: how well the level must be known, from where on it is far from the middle (also in se), and how
+# far it is from the ends at least
+_SETTLED, _FAR, _SURE, _LEAST = 0.05, 0.2, 2.5, 0.01
+# of the least chance of a reward
+_CHANCE = 0.05
+# by how much of the range the mean reward of half the reach is away from the ends
+_ENDS = 0.02
+
+
+def reach(link: Link, low: float, high: float) -> float:
+    """A standard deviation for a level that may be anywhere: a quarter of the link's scale from ``low`` to ``high``.
+
+    Not quite from ``low`` to ``high``, where many links are at infinity.
+
+    Examples
+    --------
+    >>> from dpkit.models import get_link
+    >>> round(reach(get_link("logistic"), 0.0, 1.0), 2), round(reach(get_link("linear"), 0.0, 1.0), 2)
+    (1.95, 0.24)
+    """
+    margin = _ENDS * (high - low)
+    ends = [value for value in (low + margin, high - margin) if link.reaches(value)]
+    if not ends:
+        return 1.0
+    # where only one end can be reached, as far on the other side of the base rate
+    farthest = [link.inverse(value) for value in ends]
+    return 0.25 * (farthest[-1] - farthest[0] if len(ends) > 1 else 2.0 * abs(farthest[0])) or 1.0
+
+
+def with_level(saved: Any, **level: Any) -> Any:
+    """What was ``saved``, with these entries of the public half: states of before levels were learned have none."""
+    if not (isinstance(saved, Mapping) and isinstance(saved.get("public"), Mapping)):
+        return saved
+    return {**saved, "public": level | dict(saved["public"])}
 
 
 @dataclass(frozen=True)
@@ -55,7 +91,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Levels:
-    """What follows from a level o, by which the link is shifted; 0 is the base rate.
+    """What follows from a level o, by which the link is shifted; at 0 it is that of the base rate.
 
     Attributes
     ----------
@@ -65,7 +101,7 @@ class Levels:
     clip : float, optional
         B, at every level.
     learned : bool
-        Whether the level is; else it is 0.
+        Whether the level is; else it stays 0.
     """
 
     link: Link
@@ -74,44 +110,42 @@ class Levels:
     clip: float | None
     learned: bool
 
-    @cached_property
+    @property
     def base(self) -> SecantRecord:
         """The record at o = 0."""
-        return SecantRecord.of(self.link, self.theta_bound, self.reward_range, self.clip)
+        return self.at(0.0).record
 
     @property
     def least(self) -> float:
-        """Of records of every level, as they are summed."""
-        return min(self.base.least, 0.5 * _FLATTEST * self.base.W) if self.learned else self.base.least
+        """m for the records of every level, in units of the sums: see :class:`SecantRecord`."""
+        return min(self.base.least, _FLATTEST * self.base.W / 2.0) if self.learned else self.base.least
 
     def at(self, o: float) -> Level:
         """The level o."""
         return _level(self, o)
 
     def deviation(self, reward: float) -> float:
-        """(r − middle)/range, within ±½."""
+        """(r − middle)/(high − low), within ±½."""
         low, high = self.reward_range
         return min(max(-0.5, (reward - low) / (high - low) - 0.5), 0.5)
 
     def moved(self, total: float, noise: float, rounds: int) -> tuple[float, bool]:
-        """The next level, and whether it is settled, after so many rounds, whose deviations have this sum."""
+        """The level after so many rounds, whose deviations have this noisy sum, and whether it is settled."""
         low, high = self.reward_range
         mean = min(max(-0.5, total / rounds), 0.5)
-        se = math.hypot(noise / rounds, math.sqrt(max(0.25 - mean**2, 0.05) / rounds))
+        se = math.hypot(noise / rounds, math.sqrt(max(0.25 - mean**2, _CHANCE) / rounds))
+        settled = se <= _SETTLED
         if -mean < max(_FAR, _SURE * se):
-            return 0.0, se <= _SETTLED
-        # no nearer to an end of the range than it is known
-        away = max(_LEAST, min(se, 0.5 - _FAR))
-        share = min(max(0.5 + mean, away), 1.0 - away)
-        return self.link.inverse(low + share * (high - low)), se <= _SETTLED
+            return 0.0, settled
+        rate = low + max(0.5 + mean, _LEAST, min(se, 0.5 - _FAR)) * (high - low)
+        # a link that does not take this value has no such level
+        return (self.link.inverse(rate) if self.link.reaches(rate) else 0.0), settled
 
 
 @lru_cache(maxsize=256)
 def _level(levels: Levels, o: float) -> Level:
-    base = levels.base
+    known = levels.theta_bound, levels.reward_range, levels.clip
     if o == 0.0:
-        return Level(base, (1.0, 1.0))
-    record = SecantRecord.of(
-        levels.link.shifted(o), levels.theta_bound, levels.reward_range, levels.clip, max(0.2, _FLATTEST)
-    )
+        return Level(SecantRecord.of(levels.link, *known), (1.0, 1.0))
+    base, record = levels.base, SecantRecord.of(levels.link.shifted(o), *known, flattest=_FLATTEST)
     return Level(record, (record.W / base.W, record.B / base.B))

@@ -7,7 +7,7 @@ All of it is post-processing: nothing here is told more than the released sums, 
 2. finds γ_k, adds to H and b, and shrinks H for its noise;
 3. weighs b along every eigenvector of H by what there is to know, together with the prior;
 4. looks around where information stands still, and there all the wider if arms stand;
-5. makes the metric of the next batch.
+5. makes the metric of the next batch, and its level.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.private.parts.change import surprise
+from dpbandits.private.parts.levels import Levels
 from dpbandits.private.parts.metric import carried, levelling, standing_out, symmetric_root
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
 from dpbandits.private.parts.progress import Past, misfit
-from dpbandits.private.parts.levels import Levels
 from dpkit.models.prior import Prior
 from dpkit.moments.pairs import NoisyPair
 
@@ -52,7 +52,7 @@ class Estimate:
     θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j², Σρ_j² and Σθ_jᵀM_jθ_j; the running sums as last released;
     the mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch
     fits what was released before it (see ``private.parts.change``); A, by which records of the next batch are formed;
-    whether A is final; and whether arms seem to stand.
+    whether A is final; whether arms seem to stand; the level at which those records are formed; and whether it is final.
     """
 
     theta: Array
@@ -116,7 +116,16 @@ class Refit:
         if self.given:
             root, covariance = self.width * self.prior.root, self.prior.covariance
         public = self.prior.mean, root, square, zero, 0.0, 0.0, 0.0, (square, zero)
-        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.shapes, False, 0.0, not self.levels.learned)
+        return Estimate(
+            *public,
+            Past.empty(d),
+            0.0,
+            covariance,
+            0.0,
+            np.eye(d),
+            *(not self.shapes, False),
+            *(0.0, not self.levels.learned),
+        )
 
     def __call__(self, last: Estimate, sums: NoisyPair, ends: Sequence[int]) -> Estimate:
         """The next estimate.
@@ -129,7 +138,8 @@ class Refit:
         ends : sequence of int
             Of all batches up to this one.
         """
-        record, units = (level := self.levels.at(last.level)).record, level.units
+        at = self.levels.at(last.level)
+        record, units = at.record, at.units
         totals, decay, S = (sums.H, sums.b), sums.decay, self.theta_bound
         noise, batch_noise = ((H * units[0], b * units[1]) for H, b in (sums.noise, sums.batch_noise))
         k, rounds = len(ends), ends[-1]

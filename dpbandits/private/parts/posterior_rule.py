@@ -15,13 +15,16 @@ __all__ = ["PosteriorRule"]
 
 
 class _Known(Protocol):
-    """θ, and a root such that θ + root·ξ is what plays."""
+    """θ, a root such that θ + root·ξ is what plays, and the level of rewards on the link's scale."""
 
     @property
     def theta(self) -> Array: ...
 
     @property
     def root(self) -> Array: ...
+
+    @property
+    def level(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class PosteriorRule:
     link : Link
         μ.
     exploration : float or "inverse_gap"
-        With "inverse_gap" arms are drawn by the gaps of μ(xᵀθ), at the rate γ = ``gamma_scale``·√t after a release at
+        With "inverse_gap" arms are drawn by the gaps of μ(level + xᵀθ), at the rate γ = ``gamma_scale``·√t after a release at
         round t.
     gamma_scale : float
     given : bool
@@ -50,7 +53,7 @@ class PosteriorRule:
 
     def __call__(self, public: _Known, arms: Array, since: int) -> Law:
         if self.exploration == "inverse_gap":
-            return inverse_gap(self.link.mean(arms @ public.theta), self.gamma_scale * math.sqrt(since))
+            return inverse_gap(self.link.mean(public.level + arms @ public.theta), self.gamma_scale * math.sqrt(since))
         if since == 0 and not self.given:
             return Perturbed(arms)
         return Perturbed(arms, public.theta, public.root)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
-from dpbandits.private.parts.arm_fits import Precision, arrivals, fitted, weighed, weighed_together
+from dpbandits.private.parts.arm_fits import LevelPrior, Precision, arrivals, fitted, weighed, weighed_together
 from dpbandits.private.parts.records import SecantRecord
 from dpkit.models.prior import Prior
 from dpkit.moments.arms import ArmSums
@@ -101,8 +101,8 @@ class Refit:
         By how many rounds all rewards come late.
     once : bool
         Whether people come back of whom nothing more is learned.
-    spread : float, optional
-        The standard deviation of the level's prior; None where the level is 0.
+    level : LevelPrior, optional
+        None where the level is 0.
     """
 
     arms: Array
@@ -113,7 +113,7 @@ class Refit:
     horizon: int
     delay: int
     once: bool
-    spread: float | None
+    level: LevelPrior | None
 
     def nothing(self, releases: int) -> Estimate:
         """What is known at the start, of so many releases."""
@@ -141,15 +141,13 @@ class Refit:
             more, score = weighed_together(told.noise, together, growth[:k, :d], variances, self.arms)
             return Precision(precisions, *more), scores + score
 
-        level = None if self.spread is None else (last.level, self.spread)
-        start = self.prior, last.theta, self.theta_bound
-        known, shift = fitted(self.arms, self._moments, evidence, *start, level)
+        known, level = fitted(self.arms, self._moments, evidence, self.prior, last.theta, self.theta_bound, self.level)
         late = min(1.0, math.sqrt(2.0 * max(0.0, 1.0 - ends[-1] / self.horizon)))
         spread = float(told.plays.sum() ** 2 / max(1.0, told.plays @ told.plays))
         directions = last.together + int(last.together >= k and spread > _SPREAD)
         arrived = 1.0 if share is None else share[0]
         return Estimate(
-            known.mean, self.width * late * known.root, known.covariance, plays, growth, arrived, directions, shift
+            known.mean, self.width * late * known.root, known.covariance, plays, growth, arrived, directions, level
         )
 
     def _arrivals(self, told: Told, plays: Array, came: Array, due: int) -> tuple[float, Array] | None:
@@ -168,5 +166,5 @@ class Refit:
         """μ(e) − c₀ and μ̇(e), within their levels whatever a caller's link says."""
         record = self.record
         mean = np.fmin(np.fmax(record.link.mean(e) - record.centre, -record.B), record.B)
-        least = record.s_min if self.spread is None else _FLATTEST * record.W
+        least = record.s_min if self.level is None else _FLATTEST * record.W
         return mean, np.fmin(np.fmax(record.link.derivative(e), least), record.W)
