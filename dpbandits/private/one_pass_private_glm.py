@@ -234,7 +234,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         # share the level's coordinate, too
         alone = discount is None and release == "scheduled" and (self.rounds_per_person or 1) == 1
         learns = self.stated_base_rate is None and alone and len(ends) > 0
-        if learns:
+        if learns and exploration == "inverse_gap":
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
         levels = Levels(self.link, S, finite_rewards(self.reward_range), clip, learns)
         secant = levels.base

@@ -218,6 +218,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         if self.stated_base_rate is None:
             wide = reach(self.link, low, high)
             level = LevelPrior(wide, _NARROW * wide)
+        if level is not None and exploration == "inverse_gap":
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
         self.refit = Refit(self.arms, self.levels, known, S, width, T, self.delay, self.persons is not None, level)
         self.public = self.refit.nothing(m)

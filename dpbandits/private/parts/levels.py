@@ -10,8 +10,8 @@ and as soon as se is at most 0.05 the level is settled, and no round is asked fo
 * No nearer to the end of the range than se: the slope of μ falls to 0 there.
 
 At another level W and B are others. Records are summed in units of the first ones, w·W₀/W and g·B₀/B, and taken back
-to their own after a release: sensitivity and noise of the sums are what they were. Earlier records are carried along: in
-H with about the weight that they would have now, W/W₀ times theirs; in b as they are. (Σψx, by which b would have to
+to their own after a release: sensitivity and noise of the sums are what they were. Earlier records are carried along:
+in H with about the weight that they would have now, W/W₀ times theirs; in b as they are. (Σψx, by which b would have to
 move, is not known. To leave them out costs more: the rounds, and a fifth more noise where a run is young.)
 
 All of it is a function of what was released.

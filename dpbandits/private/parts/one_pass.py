@@ -52,7 +52,8 @@ class Estimate:
     θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j², Σρ_j² and Σθ_jᵀM_jθ_j; the running sums as last released;
     the mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch
     fits what was released before it (see ``private.parts.change``); A, by which records of the next batch are formed;
-    whether A is final; whether arms seem to stand; the level at which those records are formed; and whether it is final.
+    whether A is final; whether arms seem to stand; the level at which those records are formed; and whether that is
+    final.
     """
 
     theta: Array
@@ -115,17 +116,9 @@ class Refit:
         root, covariance = square, self.theta_bound**2 * np.eye(d)
         if self.given:
             root, covariance = self.width * self.prior.root, self.prior.covariance
+        level = 0.0, not self.levels.learned
         public = self.prior.mean, root, square, zero, 0.0, 0.0, 0.0, (square, zero)
-        return Estimate(
-            *public,
-            Past.empty(d),
-            0.0,
-            covariance,
-            0.0,
-            np.eye(d),
-            *(not self.shapes, False),
-            *(0.0, not self.levels.learned),
-        )
+        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.shapes, False, *level)
 
     def __call__(self, last: Estimate, sums: NoisyPair, ends: Sequence[int]) -> Estimate:
         """The next estimate.
@@ -195,8 +188,8 @@ class Refit:
             H, squares = flatter * H, flatter * squares
             past = replace(past, H=flatter * past.H, squares=flatter * past.squares)
         history = H, b, slopes, secants, squares, totals, past
-        told = found, known.covariance, unlikely, metric, settled, stands
-        return Estimate(known.mean, root, *history, *told, level, levelled)
+        also = found, known.covariance, unlikely, metric, settled, stands
+        return Estimate(known.mean, root, *history, *also, level, levelled)
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:
         """How badly the batch fits what was released before; M, the residual and their noise are in its metric."""

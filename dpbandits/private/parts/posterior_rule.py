@@ -39,8 +39,8 @@ class PosteriorRule:
     link : Link
         μ.
     exploration : float or "inverse_gap"
-        With "inverse_gap" arms are drawn by the gaps of μ(level + xᵀθ), at the rate γ = ``gamma_scale``·√t after a release at
-        round t.
+        With "inverse_gap" arms are drawn by the gaps of μ(level + xᵀθ), at the rate γ = ``gamma_scale``·√t after a
+        release at round t.
     gamma_scale : float
     given : bool
         Whether there is a prior.
