@@ -187,7 +187,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["joint"]] = "joint"
     record: Record
     choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
-    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate", "clip": "stated_clip"}
     prices_persons = True
     warned = False
 
@@ -236,6 +236,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         learns = self.stated_base_rate is None and alone and len(ends) > 0
         if learns and exploration == "inverse_gap":
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
+        self.stated_clip = clip
         levels = Levels(self.link, S, finite_rewards(self.reward_range), clip, learns)
         secant = levels.base
         self.clip, W = secant.B, secant.W
