@@ -267,7 +267,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
             level=_LEVEL if learns else 0.0,
         )
         known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
-        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None)
+        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None, learns)
         shapes = metric == "learned" and groups is None and discount is None
         self.refit = Refit(levels, S, *known, width, self._features.together, T, self.discount, shapes)
         self.public = self.refit.nothing()

@@ -212,13 +212,14 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
             weigh=weigh,
             delay=self.delay,
         )
-        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, given=True)
+        learns = self.stated_base_rate is None
+        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, given=True, levels=learns)
         known = Prior.of(self.prior, self.dim, self.dim / S**2, S)
         level = None
-        if self.stated_base_rate is None:
+        if learns:
             wide = reach(self.link, low, high)
             level = LevelPrior(wide, _NARROW * wide)
-        if level is not None and exploration == "inverse_gap":
+        if learns and exploration == "inverse_gap":
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
         self.refit = Refit(self.arms, self.levels, known, S, width, T, self.delay, self.persons is not None, level)
         self.public = self.refit.nothing(m)

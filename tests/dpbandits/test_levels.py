@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget
-from dpbandits import Policy
+from dpbandits import Policy, Released
 from dpbandits.policies import Doubling, OnePassPrivateGLM, StandingPrivateGLM
 from dpbandits.private.parts.levels import Levels, reach, with_level
 from dpkit.models.links import get_link
@@ -105,9 +105,10 @@ def test_rare_rewards_of_arms_are_found_without_a_hint():
     assert -4.0 < one.level < -1.0
 
 
+KNOWN = {"budget": BUDGET, "horizon": 400, "first_batch": 16}
 MADE = {
-    "one pass": lambda **more: OnePassPrivateGLM(3, budget=BUDGET, horizon=400, first_batch=16, **more),
-    "standing": lambda **more: StandingPrivateGLM(3, np.eye(3), budget=BUDGET, horizon=400, first_batch=16, **more),
+    "one pass": lambda **more: OnePassPrivateGLM(3, **KNOWN | more),
+    "standing": lambda **more: StandingPrivateGLM(3, np.eye(3), **KNOWN | more),
 }
 
 
@@ -163,6 +164,23 @@ def test_epochs_learn_their_levels_too(tmp_path):
     assert policy.policy.stated_base_rate is None
     policy.save(tmp_path / "state")
     assert Policy.load(tmp_path / "state", unattended=True).policy.stated_base_rate is None
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_gaps_of_rewards_are_those_at_the_level(name):
+    """Where arms are drawn by their gaps the level is part of what is released, and choices elsewhere are the same."""
+    policy = MADE[name](budget=Budget(8.0, 1e-5), exploration="inverse_gap", rng=np.random.default_rng(3))
+    for t in range(300):
+        policy.update(policy.select(np.eye(3)), float(t % 20 == 0))
+    policy.settle()
+    assert policy.level < -1.0
+    elsewhere = Released.from_json(policy.released().to_json())
+    assert set(elsewhere.public) == {"theta", "root", "level"}
+    means = 1.0 / (1.0 + np.exp(-policy.level - policy.theta))
+    rate = 10.0 * math.sqrt(policy.last_release())
+    expected = 1.0 / (3.0 + rate * (means.max() - means))
+    expected[means.argmax()] += 1.0 - expected.sum()
+    np.testing.assert_allclose(elsewhere.probabilities(np.eye(3)), expected, rtol=1e-9)
 
 
 def test_a_level_is_not_learned_where_it_could_not_be_settled():

@@ -44,7 +44,7 @@ class Estimate:
 
     @property
     def level(self) -> float:
-        """Of rewards: that of the base rate."""
+        """Of rewards, on the link's scale: that of the base rate."""
         return 0.0
 
 

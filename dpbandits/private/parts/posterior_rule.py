@@ -15,7 +15,7 @@ __all__ = ["PosteriorRule"]
 
 
 class _Known(Protocol):
-    """θ, a root such that θ + root·ξ is what plays, and the level of rewards on the link's scale."""
+    """θ, a root such that θ + root·ξ is what plays, and the level of rewards on the link's scale, if one is learned."""
 
     @property
     def theta(self) -> Array: ...
@@ -44,16 +44,20 @@ class PosteriorRule:
     gamma_scale : float
     given : bool
         Whether there is a prior.
+    levels : bool
+        Whether a level of rewards is released; else it is 0.
     """
 
     link: Link
     exploration: Exploration
     gamma_scale: float
     given: bool
+    levels: bool = False
 
     def __call__(self, public: _Known, arms: Array, since: int) -> Law:
         if self.exploration == "inverse_gap":
-            return inverse_gap(self.link.mean(public.level + arms @ public.theta), self.gamma_scale * math.sqrt(since))
+            e = arms @ public.theta + (public.level if self.levels else 0.0)
+            return inverse_gap(self.link.mean(e), self.gamma_scale * math.sqrt(since))
         if since == 0 and not self.given:
             return Perturbed(arms)
         return Perturbed(arms, public.theta, public.root)
