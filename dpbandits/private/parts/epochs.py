@@ -75,6 +75,8 @@ class Epochs(PrivatePolicy[None]):
     """
 
     most_epochs: ClassVar[int]
+    # epochs that are to learn the level of rewards are told no base rate
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
 
     def __init__(
         self,
@@ -148,7 +150,7 @@ class Epochs(PrivatePolicy[None]):
         epoch = self.epoch + 1
         if epoch > self.most_epochs:
             raise ValueError(f"epochs must be at most {self.most_epochs}: start a new policy, got epoch {epoch}")
-        fresh = self.fresh(epoch, self.reward_range, self.base_rate)
+        fresh = self.fresh(epoch, self.reward_range, self.stated_base_rate)
         self.charge_once(fresh.ledger.total, self._scope(epoch))
         self.run.begin()
         self.begin_epoch(epoch, fresh)
@@ -250,7 +252,7 @@ class Epochs(PrivatePolicy[None]):
         for epoch in range(1, epochs + 1):
             # nothing has happened to the policy at hand: one of the same length is as good as it is
             alike = self.rounds_of(epoch) == self.policy.horizon
-            fresh = self.policy if alike else self.fresh(epoch, self.reward_range, self.base_rate)
+            fresh = self.policy if alike else self.fresh(epoch, self.reward_range, self.stated_base_rate)
             self.charge(fresh.ledger.total, self._scope(epoch))
             self.begin_epoch(epoch, fresh)
         resume_half(self.policy, saved["policy"])

@@ -101,8 +101,15 @@ class SecantRecord:
     secants: Array
 
     @classmethod
-    def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> SecantRecord:
-        """W is μ̇(0) or s(0.6S), the smaller one; s_min the least s over |e| ≤ S, or a fifth of W; B is ``clip``.
+    def of(
+        cls,
+        link: Link,
+        theta_bound: float,
+        reward_range: tuple[float, float],
+        clip: float | None,
+        flattest: float = 0.2,
+    ) -> SecantRecord:
+        """W is μ̇(0) or s(0.6S), the smaller one; s_min the least s over |e| ≤ S, or ``flattest``·W; B is ``clip``.
 
         But W is at least 0.7·μ̇(0), and a fifth of the largest s there.
 
@@ -117,7 +124,7 @@ class SecantRecord:
         steepest = checked_slope(float(slopes.max()))
         base, typical = float(slopes[1000]), float(slopes[_TYPICAL])
         W = max(min(base, max(typical, _LEAST_CUT * base)), 0.2 * steepest)
-        s_min = max(float(slopes.min()), 0.2 * W)
+        s_min = max(float(slopes.min()), flattest * W)
         half, s = e[1000:], np.clip(slopes[1000:], s_min, W)
         secants = np.maximum(slopes[1000:], s_min) / s
         tangents = np.minimum(np.maximum(link.derivative(half), s_min) / s, secants)
