@@ -86,7 +86,6 @@ class Policy(ABC):
         A public guess of the mean reward of an arm taken at random, strictly inside the link's range: the linear
         predictor is μ⁻¹(base_rate) + xᵀθ. A constant feature is needed where this guess may be far off: it learns the
         rest. By default the middle of ``reward_range``; μ(0) where that, or the link's range on one side, is infinite.
-        Some policies learn the level of rewards where no base rate is stated, and say so.
     on_violation : {"raise", "clip"}
         What happens to a reward outside its range. NaN is always refused.
     horizon : int, optional
@@ -153,8 +152,7 @@ class Policy(ABC):
         if not low < high:
             raise ValueError(f"reward_range must be increasing, got reward_range={reward_range!r}")
         self.reward_range = (low, high)
-        self.stated_base_rate = base_rate
-        self.base_rate = checked_base_rate(base_rate, self.link, low, high)
+        self.stated_base_rate, self.base_rate = base_rate, checked_base_rate(base_rate, self.link, low, high)
         self.link = self.link.at(self.base_rate)
         self.on_violation = choice("on_violation", on_violation, "raise", "clip")
         self.horizon = None if horizon is None else integer("horizon", horizon, at_least=1)

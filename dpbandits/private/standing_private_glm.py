@@ -71,9 +71,8 @@ from dpbandits.policy.protocol import Decision, Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.arm_fits import LevelPrior
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.levels import reach, with_level
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.records import SecantRecord, never_cut
+from dpbandits.private.parts.records import SecantRecord, never_cut, with_level
 from dpbandits.private.parts.release_weights import release_weights
 from dpbandits.private.parts.standing import Estimate, Refit, Told
 from dpkit.models.links import Link, get_link
@@ -84,9 +83,6 @@ __all__ = ["StandingPrivateGLM"]
 
 # the factor of more takes seconds to find, and a release as long
 _MOST_RELEASES = 128
-# of the level's prior: its scale over half the reach of the link. At a twentieth, arms on a sphere about the middle of
-# the range have some 5 % more regret than where the level is told (at a quarter 15 %, with a wide normal prior 30 %)
-_NARROW = 0.05
 
 
 class StandingPrivateGLM(PrivatePolicy[Estimate]):
@@ -218,10 +214,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         learns = self.stated_base_rate is None
         self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, given=True, levels=learns)
         known = Prior.of(self.prior, self.dim, self.dim / S**2, S)
-        level = None
-        if learns:
-            wide = reach(self.link, low, high)
-            level = LevelPrior(wide, _NARROW * wide)
+        level = LevelPrior.of(self.link, low, high) if learns else None
         if learns and exploration == "inverse_gap":
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
         self.refit = Refit(self.arms, self.levels, known, S, width, T, self.delay, self.persons is not None, level)

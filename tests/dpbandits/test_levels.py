@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from accounting import Budget
 from dpbandits import Policy, Released
 from dpbandits.policies import Doubling, OnePassPrivateGLM, StandingPrivateGLM
-from dpbandits.private.parts.levels import Levels, reach, with_level
-from dpkit.models.links import get_link
+from dpbandits.private.parts.arm_fits import LevelPrior
+from dpbandits.private.parts.records import Levels, with_level
+from dpkit.models.links import Link, get_link
 from dpkit.moments.pairs import PairBounds
 from dpkit.states import files
 
@@ -64,6 +65,10 @@ def test_a_level_moves_where_rewards_are_surely_rare_and_is_settled_where_it_is_
     # whatever noise says, no nearer to the end than is known
     found, _ = known.moved(-5000.0, noise=30.0, rounds=1000)
     assert float(known.link.mean(found)) == pytest.approx(math.hypot(0.03, math.sqrt(0.05 / 1000)))
+
+
+def reach(link: Link, low: float, high: float) -> float:
+    return LevelPrior.of(link, low, high).wide
 
 
 def test_the_reach_of_a_link_is_in_its_own_units():

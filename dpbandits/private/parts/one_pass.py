@@ -20,10 +20,10 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.private.parts.change import surprise
-from dpbandits.private.parts.levels import Levels
 from dpbandits.private.parts.metric import carried, levelling, standing_out, symmetric_root
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
 from dpbandits.private.parts.progress import Past, misfit
+from dpbandits.private.parts.records import Levels
 from dpkit.models.prior import Prior
 from dpkit.moments.pairs import NoisyPair
 
