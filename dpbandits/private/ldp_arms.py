@@ -22,8 +22,10 @@ Guarantee
 * It holds for the program as it runs: levels are whole numbers, and noise is exact.
 
 Which randomizer: that with the least noise for rewards of which nothing is known but their mean, the worst of which lie
-at the ends of the range. There two levels have less noise than more of them, than Laplace, and than Gaussian noise, at
-every ε. For rewards that lie inside of the range (prices, ratings), more ``levels`` have less at ε of 2 and more.
+at the ends of the range. There two levels have less noise than more of them and than Laplace noise, at every ε; than
+Gaussian noise, too, but for large δ and many reports of a person, where both are alike (calculated for δ ≤ 10⁻², up to
+20 reports: from 0.03 to 1.04 of the Gaussian standard deviation). For rewards that lie inside of the range (prices,
+ratings), more ``levels`` have less at ε of 2 and more.
 
 This object simulates both sides. ``select`` and ``update`` are the device's; what they pass to the server is the
 report. The saved state holds counts of reports.

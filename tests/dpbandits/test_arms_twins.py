@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting import Budget, Laplace, Ledger, LocalShuffled, PureDP, delta, epsilon
+from accounting import Budget, Gaussian, Laplace, Ledger, LocalShuffled, PureDP, calibrate, delta, epsilon
 from dpbandits import Policy, Released
 from dpbandits.policies import Doubling, LDPArms, PrivateArms, Restarting, ShuffleArms
 from dpkit.moments import ArmMessages, ShuffledArms
@@ -56,6 +56,12 @@ def test_two_levels_have_the_least_noise_for_ends(epsilon):
     assert found == sorted(found)
     assert found[0] == pytest.approx(0.5 / math.sinh(epsilon / 2))
     assert found[-1] < math.sqrt(2) / epsilon
+
+
+@pytest.mark.parametrize(("budget", "m"), [(Budget(1.0, 1e-6), 1), (Budget(4.0, 1e-2), 5), (Budget(0.5, 1e-4), 20)])
+def test_reports_have_no_more_noise_than_gaussian_ones(budget, m):
+    sums = ArmMessages(2, 0.0, 1.0, budget=budget, records=m)
+    assert sums.noise < calibrate(lambda z: m * Gaussian(z), budget)
 
 
 @pytest.mark.parametrize(("levels", "x"), [(2, 0.25), (4, 0.8)])
