@@ -193,6 +193,8 @@ def test_a_level_is_not_learned_where_it_could_not_be_settled():
         one = OnePassPrivateGLM(3, budget=BUDGET, horizon=400, **more)
         assert one.public.levelled
         assert len(one.sums.kept()["units"]) == 2
+    counts = OnePassPrivateGLM(3, "poisson", budget=BUDGET, horizon=400, reward_range=(0.0, 20.0))
+    assert counts.public.levelled
     people = Budget(1.0, 1e-5, unit="person")
     assert OnePassPrivateGLM(3, budget=people, horizon=400, rounds_per_person=2).public.levelled
     assert not OnePassPrivateGLM(3, budget=people, horizon=400).public.levelled
