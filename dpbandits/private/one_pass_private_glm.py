@@ -231,8 +231,8 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
         low, high = finite_rewards(self.reward_range)
-        # what is learned is how far rewards are from the middle; counts begin at μ(0). A drifting world has no level that
-        # could be settled, and where the unit has several records they would have to share its coordinate, too
+        # what is learned is how far rewards are from the middle; counts begin at μ(0). A drifting world has no level
+        # that could be settled, and where the unit has several records they would have to share its coordinate, too
         middle = math.isclose(self.base_rate, 0.5 * low + 0.5 * high, abs_tol=1e-9 * (high - low))
         alone = discount is None and release == "scheduled" and (self.rounds_per_person or 1) == 1
         learns = self.stated_base_rate is None and middle and alone and len(ends) > 0
