@@ -47,6 +47,8 @@ def test_records_at_a_level_are_those_at_a_base_rate_in_other_units():
     stated = Levels(get_link("logistic").at(0.1), 3.0, (0.0, 1.0), None, False).base
     assert pytest.approx((stated.W, stated.B)) == (level.record.W, level.record.B)
     assert level.record.centre == pytest.approx(0.1)
+    assert known.least == pytest.approx(0.25 * known.base.W)
+    assert level.record.s_min >= 0.5 * level.record.W
     assert level.units == pytest.approx((stated.W / told.base.W, stated.B / told.base.B))
 
 
