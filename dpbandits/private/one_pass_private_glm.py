@@ -62,6 +62,7 @@ for shrinking eigenvalues.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Unpack
@@ -162,9 +163,9 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         Then the first batch plays by the prior, too.
     **options
         ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate`` (by default learned where
-        rewards are well below the middle of their range; not with ``discount``, ``release="every_round"`` or several
-        rounds per person), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``,
-        ``rounds_per_person``: see
+        rewards are well below the middle of their range; not for counts, with ``discount``, ``release="every_round"``
+        or several rounds per person), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``,
+        ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.PrivatePolicy`, also for errors.
 
     Examples
@@ -232,14 +233,16 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
-        # a drifting world has no level that could be settled; where the unit has several records they would have to
-        # share the level's coordinate, too
+        low, high = finite_rewards(self.reward_range)
+        # what is learned is how far rewards are from the middle; counts begin at μ(0). A drifting world has no level
+        # that could be settled, and where the unit has several records they would have to share its coordinate, too
+        middle = math.isclose(self.base_rate, 0.5 * low + 0.5 * high, abs_tol=1e-9 * (high - low))
         alone = discount is None and release == "scheduled" and (self.rounds_per_person or 1) == 1
-        learns = self.stated_base_rate is None and alone and len(ends) > 0
+        learns = self.stated_base_rate is None and middle and alone and len(ends) > 0
         if learns and exploration == "inverse_gap":
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
         self.stated_clip = clip
-        levels = Levels(self.link, S, finite_rewards(self.reward_range), clip, learns)
+        levels = Levels(self.link, S, (low, high), clip, learns)
         secant = levels.base
         self.clip, W = secant.B, secant.W
         share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share

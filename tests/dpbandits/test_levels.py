@@ -47,6 +47,8 @@ def test_records_at_a_level_are_those_at_a_base_rate_in_other_units():
     stated = Levels(get_link("logistic").at(0.1), 3.0, (0.0, 1.0), None, False).base
     assert pytest.approx((stated.W, stated.B)) == (level.record.W, level.record.B)
     assert level.record.centre == pytest.approx(0.1)
+    assert known.least == pytest.approx(0.25 * known.base.W)
+    assert level.record.s_min >= 0.5 * level.record.W
     assert level.units == pytest.approx((stated.W / told.base.W, stated.B / told.base.B))
 
 
@@ -193,6 +195,8 @@ def test_a_level_is_not_learned_where_it_could_not_be_settled():
         one = OnePassPrivateGLM(3, budget=BUDGET, horizon=400, **more)
         assert one.public.levelled
         assert len(one.sums.kept()["units"]) == 2
+    counts = OnePassPrivateGLM(3, "poisson", budget=BUDGET, horizon=400, reward_range=(0.0, 20.0))
+    assert counts.public.levelled
     people = Budget(1.0, 1e-5, unit="person")
     assert OnePassPrivateGLM(3, budget=people, horizon=400, rounds_per_person=2).public.levelled
     assert not OnePassPrivateGLM(3, budget=people, horizon=400).public.levelled

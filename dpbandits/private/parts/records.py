@@ -52,7 +52,7 @@ _TYPICAL, _LEAST_CUT = 1600, 0.7
 # ‖v‖² from which ψ is 0: no metric makes such vectors, and W/‖v‖² might have lost its digits
 _LONGEST_SQUARE = 1e100
 # s_min over W at least, at every level but the first: the sensitivity grows as this falls below ½
-_FLATTEST = 0.5
+_FLATTEST_LEVEL = 0.5
 # in units of the range: how well the level must be known, from where on it is far from the middle (also in se), and how
 # far it is from the ends at least
 _SETTLED, _FAR, _SURE, _LEAST = 0.05, 0.2, 2.5, 0.01
@@ -236,7 +236,7 @@ class Levels:
     @property
     def least(self) -> float:
         """m for the records of every level, in units of the sums: see :class:`SecantRecord`."""
-        return min(self.base.least, _FLATTEST * self.base.W / 2.0) if self.learned else self.base.least
+        return min(self.base.least, _FLATTEST_LEVEL * self.base.W / 2.0) if self.learned else self.base.least
 
     def at(self, o: float) -> Level:
         """The level o."""
@@ -265,7 +265,7 @@ def _level(levels: Levels, o: float) -> Level:
     known = levels.theta_bound, levels.reward_range, levels.clip
     if o == 0.0:
         return Level(SecantRecord.of(levels.link, *known), (1.0, 1.0))
-    base, record = levels.base, SecantRecord.of(levels.link.shifted(o), *known, flattest=_FLATTEST)
+    base, record = levels.base, SecantRecord.of(levels.link.shifted(o), *known, flattest=_FLATTEST_LEVEL)
     return Level(record, (record.W / base.W, record.B / base.B))
 
 
