@@ -89,9 +89,9 @@ def constructor_arguments(policy: type) -> tuple[str, ...]:
 def config_of(policy: Policy) -> dict[str, Any]:
     """The constructor's arguments as plain values, read from the attributes of the same names (or ``kept_as``)."""
     skipped = ("self", "rewards", *policy.passed_on, *_OF_THE_LOADER)
-    names = {
-        name: policy.kept_as.get(name, name) for name in constructor_arguments(type(policy)) if name not in skipped
-    }
+    # a class says by ``kept_as`` what is new in it
+    kept_as = {name: one for kind in type(policy).__mro__[::-1] for name, one in vars(kind).get("kept_as", {}).items()}
+    names = {name: kept_as.get(name, name) for name in constructor_arguments(type(policy)) if name not in skipped}
     return {name: _plain(getattr(policy, attribute)) for name, attribute in names.items()}
 
 

@@ -5,6 +5,7 @@
 * By what law was an arm chosen? ``choices``.
 * Which decisions wait for their rewards? ``open_decisions``. Choices that were made elsewhere: ``logs``.
 * A private policy: ``private`` (one run of releases), made of ``parts``, after a ``schedule``, under a kind of
-  ``trust``. What it has released, as a value that chooses anywhere: ``released``.
+  ``trust``. What it has released, as a value that chooses anywhere: ``released``; how far it has come: ``progress``.
+  A range of rewards that nobody can state: ``learned_range``.
 * Keywords that policies share: ``options``, ``parameters``.
 """

@@ -12,15 +12,16 @@ from dpbandits.durability.decision_log import DecisionLog
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
 
-__all__ = ["CommonOptions", "Options", "PrivateOptions", "Violation"]
+__all__ = ["CommonOptions", "Options", "PrivateOptions", "RewardRange", "StatedOptions", "Violation"]
 
 Violation = Literal["raise", "clip"]
+# of a private policy
+RewardRange = tuple[float, float] | Literal["learned"]
 
 
 class CommonOptions(TypedDict, total=False):
     """The keywords that every policy takes; see :class:`dpbandits.Policy`."""
 
-    reward_range: tuple[float, float] | None
     base_rate: float | None
     on_violation: Violation
     expire_after: int | None
@@ -28,7 +29,13 @@ class CommonOptions(TypedDict, total=False):
     rng: np.random.Generator | None
 
 
-class Options(CommonOptions, total=False):
+class StatedOptions(CommonOptions, total=False):
+    """And the range of rewards, where it must be stated."""
+
+    reward_range: tuple[float, float] | None
+
+
+class Options(StatedOptions, total=False):
     """Those of the policies that need no horizon."""
 
     horizon: int | None
@@ -37,6 +44,7 @@ class Options(CommonOptions, total=False):
 class PrivateOptions(CommonOptions, total=False):
     """Those of every private policy besides ``budget`` and ``horizon``; see :class:`dpbandits.PrivatePolicy`."""
 
+    reward_range: RewardRange | None
     ledger: Ledger | None
     label: str | None
     checkpoint: str | Path | None

@@ -29,9 +29,11 @@ checkpoint hold raw data, and are as confidential as it.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack
 
@@ -43,12 +45,14 @@ from accounting.checks import integer
 from dpbandits.durability import state
 from dpbandits.durability.checkpoint import Checkpoint, replay
 from dpbandits.durability.pending import Pending
-from dpbandits.policy import released
-from dpbandits.policy.checks import checked_budget, finite_rewards
+from dpbandits.policy import progress, released
+from dpbandits.policy.checks import checked_budget, checked_reward, finite_rewards
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
-from dpbandits.policy.options import CommonOptions, PrivateOptions
+from dpbandits.policy.learned_range import LearnedRange, units_of
+from dpbandits.policy.options import CommonOptions, PrivateOptions, RewardRange
 from dpbandits.policy.parts import Record, Refit, Rule
+from dpbandits.policy.progress import Found, Progress
 from dpbandits.policy.protocol import Policy
 from dpbandits.policy.released import Released
 from dpbandits.policy.schedule import Schedule
@@ -95,6 +99,10 @@ class PrivatePolicy(Policy, Generic[Public]):
         (``unit="person"``); δ > 0, but for ``PrivateArms``, ``LDPArms``, ``DPSE`` and ``AdaPUCB``, also in epochs.
     horizon : int, optional
         T, the number of rounds that the policy will take part in.
+    reward_range : (float, float) or "learned", optional
+        Outside of it rewards are refused or clipped. "learned": the first rounds, a few hundred, tell where it ends,
+        and what is beyond is clipped (:mod:`dpbandits.policy.learned_range`). A ``base_rate`` is one of rewards as they
+        are then: in the range of the link, or [0, 1].
     rounds_per_person : int, optional
         m, the number of records that a person may teach, each in another batch; 1 by default. Only where the unit is a
         person.
@@ -110,8 +118,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         the word ``unattended=True``. A crash in the instant between the charge and the first checkpoint leaves no file
         to load, and a charge for a run that never was: nothing was released, and it stays spent, as nobody can tell.
     **options
-        ``reward_range``, ``base_rate``, ``on_violation``, ``expire_after``, ``rng``: see
-        :class:`dpbandits.Policy`.
+        ``base_rate``, ``on_violation``, ``expire_after``, ``decision_log``, ``rng``: see :class:`dpbandits.Policy`.
 
     Raises
     ------
@@ -141,6 +148,9 @@ class PrivatePolicy(Policy, Generic[Public]):
     prices_totals: ClassVar[bool] = False
     # whether its noise can meet a budget with δ = 0
     takes_pure: ClassVar[bool] = False
+    # whether it can learn the range of rewards, as those of one Gaussian or Laplace mechanism can that use ``clock``
+    learns_range: ClassVar[bool] = False
+    kept_as: ClassVar[Mapping[str, str]] = {"reward_range": "stated_range"}
 
     schedule: Schedule
     public: Public
@@ -161,13 +171,18 @@ class PrivatePolicy(Policy, Generic[Public]):
         *,
         budget: Budget,
         horizon: int | None,
+        reward_range: RewardRange | None = None,
         ledger: Ledger | None = None,
         label: str | None = None,
         checkpoint: str | Path | None = None,
         rounds_per_person: int | None = None,
         **options: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(dim, rewards, horizon=horizon, **options)
+        self.stated = reward_range
+        stated = units_of(type(self), reward_range, rewards) if isinstance(reward_range, str) else reward_range
+        super().__init__(dim, rewards, reward_range=stated, horizon=horizon, **options)
+        # where the range of rewards is learned; ``reward_range`` is what the policy works in then
+        self.scale: LearnedRange | None = None
         self.budget = checked_budget(budget, pure=self.takes_pure)
         self.rounds_per_person = self._checked_rounds(rounds_per_person)
         self.persons: Registry | None = None
@@ -199,7 +214,27 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.counting: AsRewarded = counting_of(self.trust, totals=self.prices_totals)
         self.drops_arms = self.counting.as_decided
         self.unseen: Public | None = None  # released, and not yet durable
+        self._told = False  # that nothing is learned
         self._new_checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
+
+    @property
+    def stated_range(self) -> RewardRange:
+        """What the constructor was told, for a state."""
+        return "learned" if self.stated == "learned" else self.reward_range
+
+    @property
+    def learned_range(self) -> tuple[float, float] | None:
+        """The range of rewards that was learned; None before it is known, and where it was stated."""
+        return None if self.scale is None else self.scale.found
+
+    @property
+    def clock(self) -> int:
+        """How many decisions the algorithm knows of: those since the range of rewards is known."""
+        return self.decisions if self.scale is None else self.scale.clock(self.decisions)
+
+    def in_rewards(self, value: float) -> float:
+        """A number in the units of ``reward_range``, in those of rewards; NaN before their range is known."""
+        return value if self.scale is None else self.scale.original(value)
 
     def _checked_rounds(self, rounds: int | None) -> int | None:
         """m, or None where the unit is not a person."""
@@ -221,8 +256,16 @@ class PrivatePolicy(Policy, Generic[Public]):
             raise ValueError(f"rounds_per_person must be {most}, got rounds_per_person={rounds!r}")
         return m
 
-    def open_run(self, cost: Release, scope: str | None = None) -> None:
-        """Charge the whole run, before any noise is drawn, and make the checkpoint."""
+    def open_run(self, cost: Release, scope: str | None = None, *, delay: int = 0) -> None:
+        """Charge the whole run, before any noise is drawn, and make the checkpoint.
+
+        ``delay`` is by how many rounds all rewards are known to come late.
+        """
+        if self.stated == "learned":
+            horizon = integer("horizon", self.horizon, at_least=1)
+            self.scale = LearnedRange(
+                cost, horizon, self.reward_range, persons=self.persons is not None, delay=delay, rng=self.rng
+            )
         checkpoint = self._new_checkpoint
         if checkpoint is not None:
             if checkpoint.exists():
@@ -274,15 +317,26 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def last_release(self) -> int:
         """After how many decisions the last release was due; 0 before the first."""
-        return self.schedule.start(self.releases)
+        return self.decisions_at(self.schedule.start(self.releases))
+
+    def decisions_at(self, clock: int) -> int:
+        """How many decisions had been made when the clock showed this, with those that told the range of rewards."""
+        return clock if self.learned_range is None or self.scale is None else clock + self.scale.rounds
 
     def due(self) -> bool:
         """Whether a release is to be made before the next decision."""
-        return self.schedule.due(self.releases, self.decisions)
+        return self.schedule.due(self.releases, self.clock)
 
     def prepare(self, arms: Array) -> None:
         """Make the releases that are due."""
-        before = self.releases
+        before, scale = self.releases, self.scale
+        if scale is not None and scale.due(self.decisions):
+            self.run.begin()
+            scale.release()
+            self.keep()
+            scale.expose()
+            self.run.end()
+            scale.warn()
         while self.due():
             self.run.begin()
             self.advance()
@@ -291,6 +345,7 @@ class PrivatePolicy(Policy, Generic[Public]):
             self.run.end()
         if self.releases > before:
             self.counting.tell(self)
+            self.look_at_pace()
 
     def publicly(self, change: Callable[[], None]) -> None:
         # like a release: durable before a decision depends on it
@@ -332,7 +387,41 @@ class PrivatePolicy(Policy, Generic[Public]):
         if self.run.stopped is not None:
             self.run.check()
 
+    def look_at_pace(self) -> None:
+        """Say once that nothing is learned, if that is so."""
+        if self._told or not progress.hopeless(self):
+            return
+        self._told = True
+        progress.warn(self)
+
     # -------------------------------------------------------------------------------------------- what is public
+
+    def found(self) -> Found:
+        """What was found so far, for :meth:`progress`: by default the length of θ, where there is one."""
+        theta = getattr(self.chooser().public, "theta", None)
+        length = float(np.linalg.norm(theta, axis=-1).max()) if isinstance(theta, np.ndarray) else None
+        why = f"{type(self.chooser()).__name__} does not keep it"
+        return Found(length=length, missing=dict.fromkeys(("signal", "theta_length", "predicted", "seen"), why))
+
+    def progress(self) -> Progress:
+        """How far the run has come, from what was released: signal over noise, levels, lengths; costs nothing.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from accounting import Budget
+        >>> from dpbandits.policies import PrivateArms
+        >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
+        >>> policy = PrivateArms(["red", "blue"], budget=Budget(4.0, 0.0), horizon=2000, rng=rng)
+        >>> for _ in range(1000):
+        ...     decision = policy.select()
+        ...     policy.update(decision, float(rng.random() < {"red": 0.2, "blue": 0.6}[decision.name]))
+        >>> min(policy.progress().signal.values()) > 3.0
+        True
+        """
+        self.check_process()
+        with self.lock:
+            return progress.of(self)
 
     def released(self) -> Released:
         """What is public: a value that makes the same choices, anywhere."""
@@ -391,13 +480,24 @@ class PrivatePolicy(Policy, Generic[Public]):
         return key
 
     def written(self, pending: Pending) -> Pending:
-        pending = self.counting.admitted(self, pending)
+        if self.scale is not None and self.drops_arms and self.scale.idle(pending):
+            pending = replace(pending, arm=np.empty(0))
+        else:
+            pending = self.counting.admitted(self, pending)
         self.durable.add(pending)
         return pending
 
     def counted(self, pending: Pending) -> None:
         self.counting.counted(self, pending)
-        super().counted(pending)
+        if self.scale is None:
+            super().counted(pending)
+        elif not self.scale.first(pending):
+            super().counted(self.scale.later(pending))
+
+    def checked_reward(self, reward: float) -> float:
+        if self.stated == "learned":
+            return checked_reward(reward, -math.inf, math.inf, clip=False)
+        return super().checked_reward(reward)
 
     def take_in(self, key: int, pending: Pending, reward: float) -> None:
         self.durable.add((key, reward))
@@ -412,6 +512,10 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def teach(self, pending: Pending, reward: float) -> None:
         """Learn, where the record is to enter a batch and its person may teach once more."""
+        if self.scale is not None:
+            if self.scale.takes(pending, reward):
+                return
+            pending, reward = self.scale.later(pending), self.scale.scaled(reward)
         if self.counting.teaches(self, pending):
             self.learn(pending, reward)
 
@@ -435,7 +539,8 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def books(self) -> dict[str, Any]:
         persons = {} if self.persons is None else {"persons": self.persons.kept()}
-        return {"releases": self.releases, **persons, **self.durable.place()}
+        scale = {} if self.scale is None else {"scale": self.scale.kept()}
+        return {"releases": self.releases, **persons, **scale, **self.durable.place()}
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to a file that only its owner can read; not to the checkpoint, which keeps itself.
@@ -452,6 +557,10 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.check_releases()
         if self.persons is not None:
             self.persons.resume(tree["persons"], batch=self.counting.batch(self))
+        if self.scale is not None:
+            self.scale.resume(tree["scale"])
+            if self.learned_range is None and self.decisions > self.scale.rounds:
+                raise ValueError(f"the range must be known after {self.decisions} decisions, got a state without it")
         if loader.ledger is not None:
             self._attach(loader.ledger)
         self.run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=loader.digest)

@@ -152,7 +152,7 @@ class Policy(ABC):
         if not low < high:
             raise ValueError(f"reward_range must be increasing, got reward_range={reward_range!r}")
         self.reward_range = (low, high)
-        self.base_rate = checked_base_rate(base_rate, self.link, low, high)
+        self.stated_base_rate, self.base_rate = base_rate, checked_base_rate(base_rate, self.link, low, high)
         self.link = self.link.at(self.base_rate)
         self.on_violation = choice("on_violation", on_violation, "raise", "clip")
         self.horizon = None if horizon is None else integer("horizon", horizon, at_least=1)

@@ -54,7 +54,7 @@ _LONGEST, _LONGEST_NAME = 2**28, 2000
 _ENTRIES = {"policy": "", "config": None, "public": None, "releases": 0, "number": 0, "run": "", "price": ""}
 # what a policy has besides numbers that are public, and the attributes that it names as secret
 _BOOKS = {"rng", "ledger", "decisions", "label", "waiting", "lock", "_new_checkpoint", "run", "durable", "counting"}
-_BOOKS |= {"persons", "unseen"}
+_BOOKS |= {"persons", "unseen", "scale"}
 
 
 class Released:

@@ -68,6 +68,7 @@ from dpbandits.policy.choices import Law
 from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration, batch_discount
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.policy.progress import Found
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.disjoint import Estimate, parts
 from dpkit.models.links import Link, get_link
@@ -115,7 +116,7 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
         Mean, of shape (m + 1,), and precision of a normal prior of every arm's θ_k, in the units of ``theta``. It
         must be public knowledge. Then the first batch plays by the prior, too.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (here: of an arm of which
+        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate`` (here: of an arm of which
         nothing is known), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
         :class:`dpbandits.PrivatePolicy`, also for errors.
 
@@ -147,6 +148,7 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["joint"]] = "joint"
     offer = BALL
     catalogue: Catalogue
+    learns_range = True
     choices_read = ("theta", "covariance")
     public_parts = ("catalogue",)
 
@@ -212,6 +214,9 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
     def theta(self) -> Array:
         """The released θ_k by slot, for the features (1, z)/√2: E[r | z, k] = μ(base + xᵀθ_k)."""
         return self.public.theta
+
+    def found(self) -> Found:
+        return self.fit.found(self.public, self.catalogue)
 
     def with_room(self, public: Estimate) -> Estimate:
         return self.fit.with_room(public, len(self.catalogue))

@@ -49,6 +49,7 @@ from dpbandits.policy.choices import Law
 from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.policy.progress import Found
 from dpbandits.private.parts.block_batches import BlockBatches, NoisyBlocks
 from dpbandits.private.parts.disjoint import Estimate, Refit, parts
 from dpkit.models.links import Link, get_link
@@ -185,6 +186,9 @@ class DisjointShuffleGLM(PrivatePolicy[Weighted]):
     def theta(self) -> Array:
         """The released θ_k by slot, for the features (1, z)/√2: E[r | z, k] = μ(base + xᵀθ_k)."""
         return self.public.estimate.theta
+
+    def found(self) -> Found:
+        return self.fit.found(self.public.estimate, self.catalogue)
 
     def with_room(self, public: Weighted) -> Weighted:
         return public.with_room(len(self.catalogue), self.fit)

@@ -163,7 +163,7 @@ class Doubling(Epochs):
         if told is not None:
             self._resume_told(told)
         if saved["previous"] is not None and self.epoch:
-            self.previous = self.fresh(self.epoch - 1, self.reward_range, self.base_rate)
+            self.previous = self.fresh(self.epoch - 1, self.reward_range, self.stated_base_rate)
             resume_half(self.previous, saved["previous"])
 
     def _resume_told(self, told: Any) -> None:

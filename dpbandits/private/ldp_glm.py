@@ -61,12 +61,14 @@ from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.durability.state import renamed
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
+from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.records import GLMRecord
 from dpbandits.private.parts.ridge import lifted
 from dpkit.models.ellipsoid import ball_constrained_minimizer, norms
 from dpkit.models.links import Link, get_link
+from dpkit.models.prior import Prior
 from dpkit.moments.local import PairMessages
 from dpkit.moments.pairs import NoisyPair
 
@@ -228,6 +230,12 @@ class LDPGLM(PrivatePolicy[Estimate]):
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
+
+    def found(self) -> Found:
+        # no prior that would say anything: the share of the data is 1
+        return found_along(
+            self.public.theta, self.public.uncertainty, Prior(np.zeros(self.dim), 1e-9 * np.eye(self.dim)), None
+        )
 
     def resume(self, saved: Any) -> None:
         names = ("sums", "messages")

@@ -25,6 +25,10 @@ A is I at first. In early batches it shortens what stands out of H and is not al
 up less of the noise; as it changes, H and b are carried along, so that b has no more noise than if all records had been
 formed in the newest A (``private.parts.metric``). It is a function of what was released, as θ is.
 
+Where no base rate is stated, c₀ begins at the middle of the range of rewards, and the level is learned: while it is not
+settled a round's pair is scaled by √(1 − ¾·0.1), and Σ(r − middle)/(high − low) is one more coordinate of the sums. A
+mean reward far below the middle moves c₀, and with it W and B (``private.parts.records.Levels``).
+
 Guarantee
 ---------
 * Unit: one round, that is its arm set and its reward. Neighbours: two runs in which one round differs
@@ -33,6 +37,9 @@ Guarantee
   q = ψ‖v‖ ≤ 1. As ψ‖v‖² ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ qB, and ‖v‖ ≥ q/2 says that ω ≥ mq²,
   m = ½s_min: no large gradient comes with a small matrix. So the pair, scaled to (a·svec(ω·u uᵀ), c·γ·u), has the L2
   sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, whatever A is.
+* With the level's coordinate the squared sensitivity is 1 + 0.1/4 times that (``dpkit.moments.PairSums``). Records at
+  another level are summed in units of the first one's W and B, with ω ≥ mq² for m = min(½s_min, ¼W): within the same
+  bounds.
 * All releases together are one continual Gaussian sum under adaptive inputs, so the whole run costs one
   ``Gaussian(z)``, calibrated to the budget exactly and recorded when the policy is made.
 * Joint privacy: what round s sees of any other round t is post-processing of these releases, applied to s's own
@@ -55,9 +62,10 @@ for shrinking eigenvalues.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -66,6 +74,7 @@ from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, positive
 from dpbandits.policy.parameters import Exploration, batch_discount, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
+from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.change import surprise_bound
@@ -74,7 +83,7 @@ from dpbandits.private.parts.groups import FeatureGroups
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import SecantRecord, balanced_share
+from dpbandits.private.parts.records import Levels, balanced_share, never_cut, with_level
 from dpbandits.private.parts.release_weights import release_weights
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
@@ -82,16 +91,20 @@ from dpkit.moments.pairs import PairSums
 
 __all__ = ["OnePassPrivateGLM"]
 
+# of the squared sensitivity of a record, what goes to the level while that is learned; it adds 1 % to all noise
+_LEVEL = 0.1
+
 
 @dataclass(frozen=True)
 class Record:
     """(v, ψs, ψg) with v = A x, at the θ and A that are in force."""
 
-    secant: SecantRecord
+    levels: Levels
 
-    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float]:
+    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float, float | None]:
         v = public.metric @ pending.arm
-        return v, *self.secant.weigh(v, float(pending.arm @ public.theta), reward)
+        pair = self.levels.at(public.level).weigh(v, float(pending.arm @ public.theta), reward)
+        return v, *pair, None if public.levelled else self.levels.deviation(reward)
 
 
 class OnePassPrivateGLM(PrivatePolicy[Estimate]):
@@ -108,7 +121,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
-        S ≥ ‖θ‖.
+        S ≥ ‖θ‖, which the level of rewards is not part of.
     release : {"scheduled", "every_round"}
         Release after batches of growing length, or after every decision (noisier and slower).
     growth : float
@@ -149,8 +162,10 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         place of the default one, 0 and ``ridge``·d/S². It must be public knowledge: nothing of this data may be in it.
         Then the first batch plays by the prior, too.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
+        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate`` (by default learned where
+        rewards are well below the middle of their range; not for counts, with ``discount``, ``release="every_round"``
+        or several rounds per person), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``,
+        ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.PrivatePolicy`, also for errors.
 
     Examples
@@ -171,7 +186,11 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    choices_read = ("theta", "root")
+    learns_range = True
+    refit: Refit
+    record: Record
+    choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate", "clip": "stated_clip"}
     prices_persons = True
     warned = False
 
@@ -214,7 +233,17 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
-        secant = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
+        low, high = finite_rewards(self.reward_range)
+        # what is learned is how far rewards are from the middle; counts begin at μ(0). A drifting world has no level
+        # that could be settled, and where the unit has several records they would have to share its coordinate, too
+        middle = math.isclose(self.base_rate, 0.5 * low + 0.5 * high, abs_tol=1e-9 * (high - low))
+        alone = discount is None and release == "scheduled" and (self.rounds_per_person or 1) == 1
+        learns = self.stated_base_rate is None and middle and alone and len(ends) > 0
+        if learns and exploration == "inverse_gap":
+            self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
+        self.stated_clip = clip
+        levels = Levels(self.link, S, (low, high), clip, learns)
+        secant = levels.base
         self.clip, W = secant.B, secant.W
         share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
         self.gradient_share = fraction("gradient_share", share)
@@ -226,7 +255,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
             """How much the noise of each release matters, where that of a single one is this."""
             return release_weights(ends, clarity(self.dim, 1.0, W, S, noise_b, noise_H))
 
-        self.record = Record(secant)
+        self.record = Record(levels)
         self.sums = PairSums(
             self.dim,
             W,
@@ -238,13 +267,14 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
             rng=self.rng,
             records=self.rounds_per_person,
             discount=batch_discount(self.discount, 1 if release == "every_round" else self.first_batch),
-            least=secant.least,
+            least=levels.least,
             weigh=weigh if release == "scheduled" else None,
+            level=_LEVEL if learns else 0.0,
         )
         known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
-        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None)
-        levels = metric == "learned" and groups is None and discount is None
-        self.refit = Refit(secant, S, *known, width, self._features.together, T, self.discount, levels)
+        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None, learns)
+        shapes = metric == "learned" and groups is None and discount is None
+        self.refit = Refit(levels, S, *known, width, self._features.together, T, self.discount, shapes)
         self.public = self.refit.nothing()
         noise_H, noise_b = self.sums.noise(max(1, len(ends)))
         remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
@@ -264,6 +294,19 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         Without a change that is so once in 10⁵ batches, if the model holds. Post-processing, so it costs nothing.
         """
         return self.public.surprise > surprise_bound(self.dim, 1e-5)
+
+    def found(self) -> Found:
+        # where the level has moved, a stated clip is another one
+        cut = never_cut(self) if self.stated_clip is None else None
+        return found_along(self.public.theta, self.public.covariance, self.refit.prior, cut)
+
+    @property
+    def level(self) -> float:
+        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
+        return self.public.level
+
+    def resume(self, saved: Any) -> None:
+        super().resume(saved if self.record.levels.learned else with_level(saved, level=0.0, levelled=True))
 
     def checked_arms(self, arms: ArrayLike | None) -> Array:
         return self._features.checked(super().checked_arms(arms))

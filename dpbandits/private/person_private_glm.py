@@ -56,6 +56,7 @@ from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, checked_budget, finite_rewards
+from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule
 from dpbandits.private.parts.cold_start import warn_of_cold_start
@@ -104,7 +105,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         Mean and precision of a normal prior of θ, public knowledge, by which the first batch plays, too; see
         :class:`~dpbandits.policies.OnePassPrivateGLM`. By default 0 and d/S².
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
+        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
         :class:`dpbandits.PrivatePolicy`, also for errors.
 
@@ -126,6 +127,8 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["joint", "shuffle"]] = "joint"
     # where the sums come from, which is all that the shuffled twin has otherwise
     sums_of: ClassVar[type[PersonSums | ShuffledPersonSums]] = PersonSums
+    learns_range = True
+    refit: Refit
     choices_read = ("theta", "inverse")
     prices_totals = True
 
@@ -172,6 +175,9 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         """θ as released."""
         return self.public.theta
 
+    def found(self) -> Found:
+        return found_along(self.public.theta, self.public.inverse, self.refit.prior, None)
+
     def decided(self, pending: Pending) -> None:
         self.sums.rounds.decided(pending.round, pending.person)
 
@@ -179,14 +185,14 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         self.sums.rounds.rewarded(pending.round, pending.arm, reward)
 
     def close_batch(self) -> Estimate:
-        batch = self.schedule.start(self.releases), self.decisions
+        batch = self.schedule.start(self.releases), self.clock
         left = len(self.schedule.ends) - self.releases
         told = refreshed(self.sums, self.contribution, self.public.theta, self.spending, batch=batch, left=left)
         return self.refit(self.public, told, self.schedule.ends[: self.releases + 1])
 
     def check_releases(self) -> None:
         super().check_releases()
-        check_rounds(self.sums, self.decisions, self.schedule.start(self.releases))
+        check_rounds(self.sums, self.clock, self.schedule.start(self.releases))
 
     @classmethod
     def elements(cls, config: Mapping[str, Any]) -> int:

@@ -70,6 +70,7 @@ from dpbandits.policy.choices import Independent, Law
 from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.policy.progress import Found
 from dpbandits.policy.trust import InArms
 from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors, first_length
 from dpkit.moments.arm_batches import ArmBatches
@@ -88,8 +89,8 @@ class PrivateArms(PrivatePolicy[Estimate]):
         What the whole run may cost, for one round, or one person, replaced (or zeroed out). δ may be 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
-    reward_range : (float, float)
-        Finite, and public.
+    reward_range : (float, float) or "learned"
+        Finite, and public. Or the first rounds tell it (:mod:`dpbandits.policy.learned_range`).
     first_batch : int, optional
         Decisions for an arm before its first release. By default 11.3 times the noise of a sum, in lengths of the range
         (16/ε), at least 8, and no more than T/(8K).
@@ -128,6 +129,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["joint"]] = "joint"
     offer = NOTHING
     catalogue: Catalogue
+    learns_range = True
     choices_read = ("mean", "width")
     public_parts = ("catalogue",)
     passed_on = ("dim",)
@@ -178,7 +180,8 @@ class PrivateArms(PrivatePolicy[Estimate]):
             If nothing was released of any of them.
         """
         with self.lock:
-            return self.public.means(self.catalogue, self.reward_range)
+            found = self.public.means(self.catalogue, self.reward_range)
+            return {name: self.in_rewards(mean) for name, mean in found.items()}
 
     def interval(self, arm: str, confidence: float = 0.95) -> tuple[float, float]:
         """Where the mean reward of an arm lies, by what was released of it; costs nothing.
@@ -201,7 +204,11 @@ class PrivateArms(PrivatePolicy[Estimate]):
         """
         laplace = isinstance(self.sums.law, Laplace)
         with self.lock:
-            return self.public.interval(self.catalogue, self.reward_range, arm, confidence, laplace=laplace)
+            low, high = self.public.interval(self.catalogue, self.reward_range, arm, confidence, laplace=laplace)
+            return self.in_rewards(low), self.in_rewards(high)
+
+    def found(self) -> Found:
+        return self.posteriors.found(self.public, self.catalogue)
 
     @property
     def changed(self) -> bool:
@@ -232,16 +239,16 @@ class PrivateArms(PrivatePolicy[Estimate]):
         self.sums.turns.tell(pending.index, pending.person)
 
     def last_release(self) -> int:
-        return self.public.since
+        return self.decisions_at(self.public.since)
 
     def due(self) -> bool:
-        return self.posteriors.full(self.public, self.sums.turns.counts(self.decisions)) is not None
+        return self.posteriors.full(self.public, self.sums.turns.counts(self.clock)) is not None
 
     def close_batch(self) -> Estimate:
-        arm = self.posteriors.full(self.public, self.sums.turns.counts(self.decisions))
+        arm = self.posteriors.full(self.public, self.sums.turns.counts(self.clock))
         if arm is None:
             raise RuntimeError("no batch is due")
-        return self.posteriors(self.public, arm, self.sums.release(arm, self.decisions), self.decisions)
+        return self.posteriors(self.public, arm, self.sums.release(arm, self.clock), self.clock)
 
     def most_releases(self) -> int:
         return len(self.catalogue) * len(self.schedule.ends)

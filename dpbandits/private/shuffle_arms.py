@@ -56,6 +56,7 @@ from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.policy.progress import Found
 from dpbandits.policy.trust import ShuffledInArms
 from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors, first_length
 from dpkit.moments.shuffled_arms import ShuffledArms
@@ -153,6 +154,9 @@ class ShuffleArms(PrivatePolicy[Estimate]):
         """Where the mean reward of an arm lies, by its own sums; see :meth:`PrivateArms.interval`."""
         with self.lock:
             return self.public.interval(self.catalogue, self.reward_range, arm, confidence, laplace=False)
+
+    def found(self) -> Found:
+        return self.posteriors.found(self.public, self.catalogue)
 
     def check_log(self) -> None:
         """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""

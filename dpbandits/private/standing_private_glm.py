@@ -1,7 +1,7 @@
 """StandingPrivateGLM: a jointly differentially private bandit on public arms that stand.
 
 For whoever offers everybody the same few things every day: treatments, prices, layouts, answers. The arms x_1, …, x_K
-are public numbers and do not change, E[r | k] = μ(x_kᵀθ), and all that is anybody's secret is the reward. (One-hot
+are public numbers and do not change, E[r | k] = μ(o + x_kᵀθ), and all that is anybody's secret is the reward. (One-hot
 arms make it a bandit of K arms that have nothing in common.) Where arms are described by features of the person who
 comes, take :class:`~dpbandits.policies.OnePassPrivateGLM`, or
 :class:`~dpbandits.policies.DisjointPrivateGLM`.
@@ -12,7 +12,9 @@ the base rate. At first, if K > d, they are summed by directions, g·x; and from
 over three arms at most (the sum of n, squared, over that of n²), for each arm by itself. They leave after batches of
 growing, public length, by one continual mechanism. All releases together, weighed by the covariance of their noise, say
 what each arm pays, and how precisely; from that follows the normal posterior of θ, N(θ̂, V), to first order
-(``private.parts.standing``, step by step). Until the next release every round plays
+(``private.parts.standing``, step by step), together with the level o, which is learned where no base rate is stated: it
+moves all arms alike, ‖θ‖ ≤ S does not bound it, and it costs nothing, as plays are known and c₀ stays. Until the next
+release every round plays
 
     argmax_k x_kᵀ(θ̂ + β·f·V^{1/2}ξ),  ξ ~ N(0, I) afresh,  f = min(1, √(2(1 − t/T))),
 
@@ -52,6 +54,8 @@ Denisov et al. (2022) for the noise; Aitken (1936) for the weights.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Unpack
 
 from numpy.typing import ArrayLike
@@ -63,11 +67,13 @@ from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import PublicArms
 from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
+from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Decision, Pending
 from dpbandits.policy.schedule import Schedule, first_length
+from dpbandits.private.parts.arm_fits import LevelPrior
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.records import SecantRecord
+from dpbandits.private.parts.records import SecantRecord, never_cut, with_level
 from dpbandits.private.parts.release_weights import release_weights
 from dpbandits.private.parts.standing import Estimate, Refit, Told
 from dpkit.models.links import Link, get_link
@@ -96,7 +102,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
-        S ≥ ‖θ‖.
+        S ≥ ‖θ‖. It bounds by how much arms differ, on the link's scale, and not the level of rewards.
     growth : float
         Length of a batch over the length of the one before; such that there are at most 128 releases.
     first_batch : int, optional
@@ -114,8 +120,9 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     prior : (array_like, array_like), optional
         Mean and precision of a normal prior of θ, which must be public knowledge. By default 0 and d/S².
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person`` (1): see
+        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate`` (taken for the level; by
+        default that is learned), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``,
+        ``rounds_per_person`` (1): see
         :class:`dpbandits.PrivatePolicy`, also for errors.
 
     Examples
@@ -141,7 +148,10 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     offer: PublicArms
     # which arm it was
     notes = 1
-    choices_read = ("theta", "root")
+    learns_range = True
+    refit: Refit
+    choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
     # a simulation tells it the arms when it is made (``dpbandits.lab.simulation.play``)
     public_arms: ClassVar[bool] = True
 
@@ -202,13 +212,17 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
             weigh=weigh,
             delay=self.delay,
         )
-        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, given=True)
+        learns = self.stated_base_rate is None
+        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, given=True, levels=learns)
         known = Prior.of(self.prior, self.dim, self.dim / S**2, S)
-        self.refit = Refit(self.arms, self.levels, known, S, width, T, self.delay, self.persons is not None)
+        level = LevelPrior.of(self.link, low, high) if learns else None
+        if learns and exploration == "inverse_gap":
+            self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
+        self.refit = Refit(self.arms, self.levels, known, S, width, T, self.delay, self.persons is not None, level)
         self.public = self.refit.nothing(m)
         if self.prior is None:
             warn_of_cold_start(clarity(self.dim, T, W, S, self.sums.noise_of_sums(max(1, m))), self.dim, T, budget)
-        self.open_run(self.sums.cost)
+        self.open_run(self.sums.cost, delay=self.delay)
 
     @property
     def theta(self) -> Array:
@@ -219,6 +233,11 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     def arrived(self) -> float:
         """The share of rewards that has come, as last released; 1 where that cannot be told from all."""
         return self.public.arrived
+
+    def found(self) -> Found:
+        found = found_along(self.public.theta, self.public.covariance, self.refit.prior, never_cut(self))
+        predicted, seen = self.refit.means(self.public, self.releases)
+        return replace(found, predicted=predicted, seen=seen, missing={})
 
     def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
         """Choose one of all arms, or of those that are offered in this round, in any order.
@@ -247,8 +266,13 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         return found
 
     def resume(self, saved: Any) -> None:
-        super().resume(saved)
+        super().resume(saved if self.refit.level is not None else with_level(saved, level=0.0))
         self.public.check()
+
+    @property
+    def level(self) -> float:
+        """The released level on the link's scale: E[r | k] = μ(μ⁻¹(base_rate) + level + x_kᵀθ)."""
+        return self.public.level
 
     def decided(self, pending: Pending) -> None:
         # as it is decided, live or from the journal: whether its reward comes is a secret

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from accounting.arrays import Array
 from accounting.checks import fraction, positive
 from dpbandits.policy.choices import Law
+from dpbandits.policy.options import StatedOptions
 from dpbandits.policy.parameters import PublishedParameters, checked_parameters
-from dpbandits.policy.protocol import CommonOptions, Options, Policy
+from dpbandits.policy.protocol import Options, Policy
 from dpkit.models.ellipsoid import RankOneInverse, norms, within
 from dpkit.models.level_sets import level_set_maxima
 from dpkit.models.likelihood import Rows, Smooth, glm_loss
@@ -21,7 +22,7 @@ from dpkit.models.links import Link
 __all__ = ["Ellipsoid", "LevelSet", "ReferenceOptions", "ReferencePolicy", "TimedOptions"]
 
 
-class TimedOptions(CommonOptions, total=False):
+class TimedOptions(StatedOptions, total=False):
     """The further keywords of reference policies that need a horizon; see :class:`ReferencePolicy`."""
 
     failure_probability: float

@@ -311,7 +311,8 @@ def _policy(table: Mapping[str, Any]) -> tuple[type[PrivatePolicy[Any]], dict[st
             raise ValueError(f"policy.{one.name} must be given: {name} has no default for it")
     if table.get("parameters") == "published":
         raise ValueError("policy.parameters must not be 'published': an algorithm as published is not private")
-    arguments = {key: tuple(value) if key == "reward_range" else value for key, value in table.items()}
+    ranges = {key for key, value in table.items() if key == "reward_range" and isinstance(value, list)}
+    arguments = {key: tuple(value) if key in ranges else value for key, value in table.items()}
     del arguments["class"]
     return kind, arguments
 

@@ -81,6 +81,46 @@ class Link:
         """
         return _solution(self.mean, value) is not None
 
+    def inverse(self, value: float) -> float:
+        """The z with μ(z) = ``value``.
+
+        Raises
+        ------
+        ValueError
+            If μ does not take this value, or only in the limit.
+
+        Examples
+        --------
+        >>> from dpkit.models import get_link
+        >>> round(get_link("logistic").inverse(0.1), 4)
+        -2.1972
+        """
+        found = _solution(self.mean, value)
+        if found is None:
+            raise ValueError(f"value must be one that the link {self.name!r} takes, got value={value!r}")
+        return found
+
+    def shifted(self, o: float) -> Link:
+        """z ↦ μ(o + z).
+
+        Examples
+        --------
+        >>> from dpkit.models import get_link
+        >>> get_link("linear").shifted(0.5).mean(1.0)
+        1.5
+        """
+        between = self.derivative_between
+        wide, concordance = self.derivative_range, self.self_concordance
+        return replace(
+            self,
+            mean=lambda z: self.mean(o + z),
+            derivative=lambda z: self.derivative(o + z),
+            integral=lambda z: self.integral(o + z),
+            derivative_range=lambda S: wide(S + abs(o)) if between is None else between(o - S, o + S),
+            self_concordance=lambda S: concordance(S + abs(o)),
+            derivative_between=None if between is None else lambda a, b: between(o + a, o + b),
+        )
+
     def at(self, base_rate: float) -> Link:
         """z ↦ μ(o + z) with the o at which μ(o) is ``base_rate``.
 
@@ -103,17 +143,7 @@ class Link:
             raise ValueError(
                 f"base_rate must be strictly inside the range of the link {self.name!r}, got base_rate={base_rate!r}"
             )
-        between = self.derivative_between
-        wide, concordance = self.derivative_range, self.self_concordance
-        return replace(
-            self,
-            mean=lambda z: self.mean(o + z),
-            derivative=lambda z: self.derivative(o + z),
-            integral=lambda z: self.integral(o + z),
-            derivative_range=lambda S: wide(S + abs(o)) if between is None else between(o - S, o + S),
-            self_concordance=lambda S: concordance(S + abs(o)),
-            derivative_between=None if between is None else lambda a, b: between(o + a, o + b),
-        )
+        return self.shifted(o)
 
     def lipschitz(self, theta_bound: float) -> float:
         """L = sup μ̇ on [−S, S]."""

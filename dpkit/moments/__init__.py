@@ -21,6 +21,8 @@ sums                    of records                                    who is pro
 ``ShuffledPersonSums``  means over everything a person has told       a person with any number     users, and a shuffler
 ======================  ============================================  ===========================  =====================
 
+How large records are, where nobody can say, the first of them tell (``RecordWindow``).
+
 All of them state ``cost``, add whole numbers, which have no rounding error to tell anything by, draw noise on a
 lattice, and keep their state by ``kept()`` and ``resume(saved)``, in place, for the object that owns them. Models that
 are fitted to such sums are in :mod:`dpkit.models`; ``docs/private-sums.md`` says when to take which.
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from dpkit.moments.shuffled_pairs import NoisyBatch, PairBatches
     from dpkit.moments.shuffled_people import ShuffledPersonSums
     from dpkit.moments.trial_batches import TrialBatches
+    from dpkit.moments.windows import RecordWindow
 
 __all__ = [
     "ArmBatches",
@@ -71,6 +74,7 @@ __all__ = [
     "PersonSums",
     "PersonTotals",
     "RecordSums",
+    "RecordWindow",
     "Released",
     "Rounds",
     "ShuffledArms",
@@ -104,6 +108,7 @@ _HOMES = {
     "dpkit.moments.shuffled_pairs": "NoisyBatch PairBatches",
     "dpkit.moments.shuffled_people": "ShuffledPersonSums",
     "dpkit.moments.trial_batches": "TrialBatches",
+    "dpkit.moments.windows": "RecordWindow",
 }
 
 __getattr__, __dir__ = attributes_of(

@@ -19,7 +19,7 @@ import numpy as np
 
 from accounting import Budget, Gaussian, Release, calibrate
 from accounting.arrays import Array
-from accounting.checks import choice, fraction, integer, positive
+from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Discounted, Weighted
 from dpkit.geometry import pair_sensitivity, several_pairs_sensitivity, smat, svec
 from dpkit.states import entries
@@ -112,6 +112,8 @@ class NoisyPair:
         σ_H and σ_b of this release, and of its difference to the one before; see :class:`PairSums`.
     decay : float
         What is left in the running sums of those before.
+    level : (float, float)
+        The sum of the numbers that came with records, where there are any, and the noise in it.
     """
 
     H: Array
@@ -119,6 +121,7 @@ class NoisyPair:
     noise: tuple[float, float]
     batch_noise: tuple[float, float]
     decay: float
+    level: tuple[float, float] = (0.0, math.inf)
 
     def __iter__(self) -> Iterator[Array]:
         """H and b."""
@@ -140,6 +143,12 @@ class PairSums:
     each of n batches, which may be other ones in the neighbouring run, moves it by ``several_pairs_sensitivity(a, W, c,
     B)`` times what any n columns of the mechanism's factor add up to (``participations=n``); for that it must be
     nonnegative, and it is.
+
+    A number beside a record. With s that sensitivity, a record that comes with a number f ∈ [−½, ½] is scaled by
+    κ = √(1 − ¾λ), and √λ·s·f is one more coordinate; whether records have one is public at any time. The squared
+    sensitivity is (1 + λ/4)s²: a scaled record is a record, as κω ≥ m(κq)², so that what has a number on one side only
+    moves the pairs by at most s, and the coordinate by at most ½√λ·s; two records with numbers are at most κs and √λ·s
+    apart, and (1 − ¾λ) + λ is the same. Two places in the stream multiply f·f′ by ϱ ∈ [0, 1], too, and f² + f′² ≤ 1.
 
     Records are rounded to multiples of 2^−digits before they are summed, entry by entry, so that the sum of a batch has
     no rounding error that could tell more about a unit than its records do: entries of scaled records are at most 1,
@@ -177,6 +186,8 @@ class PairSums:
     weigh : callable, optional
         From σ_b and σ_H, the noise of a single release, to the weights of all of them: then the mechanism is
         ``dpkit.continual.Weighted``, unless sums are discounted, a person has several records or there are too many.
+    level : float
+        λ in [0, 1): where it is positive, records may come with a number from −½ to ½, whose sum is released, too.
 
     Attributes
     ----------
@@ -223,6 +234,7 @@ class PairSums:
         discount: float | None = None,
         least: float = 0.0,
         weigh: Callable[[float, float], Array] | None = None,
+        level: float = 0.0,
     ) -> None:
         dim = self.dim = integer("dim", dim, at_least=1)
         releases, horizon = integer("releases", releases, at_least=0), integer("horizon", horizon, at_least=1)
@@ -231,7 +243,8 @@ class PairSums:
             raise TypeError(f"budget must be a Budget, got budget={budget!r}")
         self._a, self._c = pair_scales(W, B, share)
         self._bounds = PairBounds.of(W, B, least)
-        digits, slack = whole_digits(horizon, dim * (dim + 1) // 2 + dim)
+        entries_of_all = dim * (dim + 1) // 2 + dim + int(level > 0.0)
+        digits, slack = whole_digits(horizon, entries_of_all)
         self._unit = 2.0**digits
         # a record as a column times x: what is multiplied with is kept, since making arrays is half the cost of a round
         self._column, self._record = np.zeros((dim + 1, 1)), np.zeros((dim + 1, dim))
@@ -239,6 +252,12 @@ class PairSums:
         records = 1 if records is None else integer("records", records, at_least=1)
         scales = self._a, W, self._c, B, budget.adjacency
         apart = pair_sensitivity(*scales, least=least) if records == 1 else several_pairs_sensitivity(*scales)
+        level = nonnegative("level", level)
+        if level >= 1.0 or (level and records > 1):
+            raise ValueError(f"level must be below 1, and 0 where a unit has several records, got level={level!r}")
+        self._level = apart * math.sqrt(level)
+        self._less = math.sqrt(1.0 - 0.75 * level)
+        apart *= math.sqrt(1.0 + 0.25 * level)
         self.decay = 1.0 if discount is None else discount
         kind: type[ContinualSum] = BufferedToeplitz if mechanism == "buffered" else BinaryTree
         more: dict[str, Any] = {"participations": records, "horizon": max(1, releases)}
@@ -252,7 +271,7 @@ class PairSums:
         self.sums = kind.calibrated(
             **more,
             budget=budget,
-            shape=dim * (dim + 1) // 2 + dim,
+            shape=entries_of_all,
             sensitivity=apart + slack,
             rng=rng,
             ledger=ledger,
@@ -262,28 +281,38 @@ class PairSums:
     def _empty(self) -> None:
         # of the open batch, H and below it b: whole numbers, in units of 2^−digits
         self.batch = np.zeros((self.dim + 1, self.dim))
+        self.beside = 0.0
 
     @property
     def cost(self) -> Release:
         """What all releases together cost a unit."""
         return self.sums.cost
 
-    def add(self, x: Array, w: float, g: float) -> None:
+    def add(self, x: Array, w: float, g: float, deviation: float | None = None) -> None:
         """Take in one record; one of two zeros adds nothing, also where x is no vector of finite numbers.
 
         Parameters
         ----------
         x : ndarray of shape (d,)
         w, g : float
+        deviation : float, optional
+            The number beside it, from −½ to ½, where ``level`` is positive.
 
         Raises
         ------
         ValueError
             If it passes W or B, has a long g·x with a small w·x xᵀ (``least``), or holds NaN. Nothing changes.
         """
+        if deviation is not None:
+            if not abs(deviation) <= 0.5 or not self._level:  # also true for NaN
+                raise ValueError(f"deviation must be from -0.5 to 0.5, and level positive, got deviation={deviation!r}")
+            w, g = self._less * w, self._less * g
+        if w != 0.0 or g != 0.0:
+            self._bounds.check(x, w, g)
+        if deviation is not None:
+            self.beside += float(np.rint(self._unit * self._level * deviation))
         if w == 0.0 and g == 0.0:
             return
-        self._bounds.check(x, w, g)
         np.multiply(x, self._unit * self._a * w, self._weighted)
         self._column[-1, 0] = self._unit * self._c * g
         record = self._record
@@ -301,13 +330,17 @@ class PairSums:
         RunStopped
             If an earlier call was interrupted, or this is a fork of the process that made it.
         """
-        batch = np.concatenate([svec(self.batch[:-1]), self.batch[-1]]) / self._unit
+        beside = [self.beside] if self._level else []
+        batch = np.concatenate([svec(self.batch[:-1]), self.batch[-1], beside]) / self._unit
         self._empty()
-        k = self.sums.steps + 1
+        k, d = self.sums.steps + 1, self.dim
         noisy = self.sums.add(batch)
-        D = len(noisy) - self.dim
-        H, b = smat(noisy[:D] / self._a), noisy[D:] / self._c
-        return NoisyPair(H, b, self.noise(k), self.batch_noise(k), self.decay)
+        D = d * (d + 1) // 2
+        H, b = smat(noisy[:D] / self._a), noisy[D : D + d] / self._c
+        found = H, b, self.noise(k), self.batch_noise(k), self.decay
+        if not self._level:
+            return NoisyPair(*found)
+        return NoisyPair(*found, (float(noisy[-1]) / self._level, self.sums.noise_std(k) / self._level))
 
     def noise(self, k: int) -> tuple[float, float]:
         """σ_H and σ_b of the k-th release: of each off-diagonal pair of H over √2, and of each entry of b."""
@@ -325,10 +358,18 @@ class PairSums:
             std = self.sums.noise_std(1) * math.sqrt(4 / math.pi)
         return std / self._a, std / self._c
 
+    def _kept(self) -> tuple[tuple[str, ...], Array]:
+        """What is kept, and in which units."""
+        if not self._level:
+            return self._KEPT, np.array([self._a, self._c])
+        return (*self._KEPT, "beside"), np.array([self._a, self._c, self._level])
+
     def kept(self) -> dict[str, Any]:
         """For a state file."""
-        return entries.kept(self, self._KEPT) | {"units": np.array([self._a, self._c])}
+        names, units = self._kept()
+        return entries.kept(self, names) | {"units": units}
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
-        entries.resume(self, self._KEPT, entries.in_units(saved, (self._a, self._c)))
+        names, units = self._kept()
+        entries.resume(self, names, entries.in_units(saved, units))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbandits.private.parts.arm_fits import Precision, arrivals, fitted, weighed, weighed_together
+from dpbandits.private.parts.arm_fits import LevelPrior, Precision, arrivals, fitted, weighed, weighed_together
 from dpkit.models import Prior
 
 
@@ -71,7 +71,7 @@ def test_a_linear_model_is_ridge_regression_in_the_ball(seed, d, K, radius):
     rng = np.random.default_rng(seed)
     X, p, mean = rng.normal(size=(K, d)), rng.uniform(0.0, 9.0, K), rng.normal(size=K)
     prior = Prior(rng.normal(size=d) / (9 * d), np.diag(rng.uniform(0.5, 2.0, d)))
-    found = fitted(X, lambda e: (e, np.ones(K)), lambda slopes: (np.diag(p), p * mean), prior, np.zeros(d), radius)
+    found, _ = fitted(X, lambda e: (e, np.ones(K)), lambda slopes: (np.diag(p), p * mean), prior, np.zeros(d), radius)
     precision = X.T @ np.diag(p) @ X + prior.precision
     free = np.linalg.solve(precision, X.T @ (p * mean) + prior.precision @ prior.mean)
     assert np.linalg.norm(found.mean) <= radius * (1 + 1e-9)
@@ -109,5 +109,48 @@ def test_what_is_known_well_is_found_on_the_curve():
         return mean - 0.5, mean * (1.0 - mean)
 
     scores = many * moments(X @ theta)[0]
-    found = fitted(X, moments, lambda slopes: (np.diag(many), scores), Prior(np.zeros(2), np.eye(2)), np.zeros(2), 3.0)
+    known = X, moments, lambda slopes: (np.diag(many), scores), Prior(np.zeros(2), np.eye(2)), np.zeros(2)
+    found, level = fitted(*known, 3.0)
     assert np.allclose(found.mean, theta, atol=1e-4)
+    assert level == 0.0
+
+
+@given(seed=st.integers(0, 10_000), d=st.integers(1, 4), K=st.integers(1, 6))
+def test_a_level_is_one_more_feature_that_the_ball_does_not_bound(seed, d, K):
+    """With a wide prior of both modes, next to the dense fit of d + 1 features: mean, level and θ's own covariance."""
+    rng = np.random.default_rng(seed)
+    X, p, mean = rng.normal(size=(K, d)), rng.uniform(0.1, 9.0, K), rng.normal(size=K)
+    prior = Prior(rng.normal(size=d), np.diag(rng.uniform(0.5, 2.0, d)))
+    wide = LevelPrior(wide=2.0**0.5 * 1e3, narrow=2e3)  # precisions 5e-7, and 2/(4e6 + o²)
+    known = X, lambda e: (e, np.ones(K)), lambda slopes: (np.diag(p), p * mean), prior, np.zeros(d), 1e9
+    found, level = fitted(*known, wide)
+    more = np.column_stack([X, np.ones(K)])
+    precision = more.T @ np.diag(p) @ more + np.diag([*np.diag(prior.precision), 5e-7])
+    dense = np.linalg.solve(precision, more.T @ (p * mean) + [*(prior.precision @ prior.mean), 0.0])
+    assert np.allclose([*found.mean, level], dense, rtol=1e-4, atol=1e-4)
+    assert np.allclose(found.covariance, np.linalg.inv(precision)[:d, :d], rtol=1e-5, atol=1e-9)
+    # a ball that is too small for θ is none for the level
+    tight, far = fitted(*known[:-1], 1e-3, wide)
+    assert np.linalg.norm(tight.mean) <= 1e-3 * (1 + 1e-9)
+    assert abs(far - p @ mean / p.sum()) < 0.01 * (1.0 + np.abs(X).max())
+
+
+@pytest.mark.parametrize(("shares", "expected"), [([0.1, 0.1, 0.1, 0.15], -1.8), ([0.45, 0.5, 0.5, 0.55], 0.0)])
+def test_a_level_is_found_where_it_is_far_off_and_is_none_next_to_the_base_rate(shares, expected):
+    """Shares of arms with a feature each, of which 400 are known of each.
+
+    They do not tell a level from the mean of θ, which a priori is 0 ± ½: of −2.08 a tenth goes to θ.
+    """
+    shares = np.array(shares)
+
+    def moments(e):
+        mean = 1.0 / (1.0 + np.exp(-e))
+        return mean - 0.5, np.maximum(mean * (1.0 - mean), 0.01)
+
+    def evidence(slopes):
+        return np.diag(400.0 / slopes), 400.0 / slopes * (shares - 0.5)
+
+    prior = Prior(np.zeros(4), np.eye(4))
+    found, level = fitted(np.eye(4), moments, evidence, prior, np.zeros(4), 3.0, LevelPrior(2.0, 0.1))
+    assert abs(level - expected) < 0.1
+    assert np.allclose(1.0 / (1.0 + np.exp(-found.mean - level)), shares, atol=0.01)

@@ -38,7 +38,7 @@ def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> OnePassPri
 
 def scales(policy: OnePassPrivateGLM) -> np.ndarray:
     """a and c, by which the two parts of a record are scaled."""
-    return policy.sums.kept()["units"]
+    return policy.sums.kept()["units"][:2]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def spied(monkeypatch):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_what_is_summed_is_the_records_of_the_batch(spied, link):
-    rng, policy = np.random.default_rng(1), policy_with(link, theta_bound=2.0)
+    rng, policy = np.random.default_rng(1), policy_with(link, theta_bound=2.0, base_rate=0.5)
     L, c = get_link(link).at(0.5), 0.5
     e = np.linspace(-2.0, 2.0, 100_000)  # without 0
     secants = (L.mean(e) - c) / e
@@ -86,7 +86,7 @@ def test_what_is_summed_is_the_records_of_the_batch(spied, link):
 def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
     """With the noise removed by hand, and the weights as if it were there, written out for the first release."""
     monkeypatch.setattr(ContinualSum, "add", lambda self, x: x)  # one batch: the sum is the batch
-    policy, rng = policy_with(horizon=21, first_batch=20, theta_bound=50.0), np.random.default_rng(2)
+    policy, rng = policy_with(horizon=21, first_batch=20, theta_bound=50.0, base_rate=0.5), np.random.default_rng(2)
     H, b = np.zeros((3, 3)), np.zeros(3)
     for _ in range(20):
         decision = policy.select(ball(rng, 4, 3))
@@ -97,7 +97,7 @@ def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
         b += psi * (r - 0.5) * decision.arm
     policy.select(ball(rng, 4, 3))
     noise_H, noise_b = (policy.sums.sums.noise_std(1) / scale for scale in scales(policy))
-    noise_H *= 0.25 / policy.record.secant.W
+    noise_H *= 0.25 / policy.record.levels.base.W
     eigenvalues, U = np.linalg.eigh(H)
     eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
     # the noise of b, that of H for ‖θ‖² = S²/4, and chance, which is 1·λ for a Bernoulli reward and its link
@@ -346,11 +346,11 @@ def test_a_record_is_finite_and_within_its_sensitivity_whatever_the_metric_is(en
             policy.update(decision, 1.0)
             H, b = np.split((policy.sums.batch - before) / unit, [2])
             assert np.isfinite(H).all()
-            assert np.linalg.norm(H) <= a * policy.record.secant.W + 1e-8
+            assert np.linalg.norm(H) <= a * policy.record.levels.base.W + 1e-8
             assert np.linalg.norm(b) <= c * policy.clip + 1e-8
             # the two parts go together: ω ≥ mq² where |γ| = qB
             q = np.linalg.norm(b) / (c * policy.clip)
-            assert np.linalg.norm(H) / a >= policy.record.secant.least * q**2 - 1e-8
+            assert np.linalg.norm(H) / a >= policy.record.levels.least * q**2 - 1e-8
 
 
 # --------------------------------------------------------------------------------------------------- groups
@@ -496,15 +496,49 @@ def played(policy: OnePassPrivateGLM, environment, seed: int, rounds: int, since
     return regret / ((1.0 - since) * rounds)
 
 
-def test_a_model_without_the_base_rate_warns_once_and_one_with_it_does_not():
-    with pytest.warns(UserWarning, match=r"rewards are far below .* base_rate=0.5 may be far off") as record:
-        lost = played(policy_with(dim=5, horizon=4000), GLM(5, offset=-2.5), 0, 4000)
+def test_a_model_with_a_wrong_base_rate_warns_once_and_one_with_it_or_none_does_not():
+    with pytest.warns(UserWarning, match=r"rewards are much nearer to base_rate=0.5, or on its other side") as record:
+        lost = played(policy_with(dim=5, horizon=4000, base_rate=0.5), GLM(5, offset=-2.5), 0, 4000)
     assert len(record) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         world = GLM(5, offset=-2.5)
         told = played(policy_with(dim=5, horizon=4000, base_rate=world.base_rate), world, 0, 4000)
-    assert told < 0.3 * lost
+        learned = played(policy_with(dim=5, horizon=4000), world, 0, 4000)
+    assert max(told, learned) < 0.3 * lost
+
+
+@pytest.mark.parametrize(
+    ("constant", "words"), [(0.0, "nearer to base_rate=3, or on its other side"), (1.5, "farther from base_rate=3")]
+)
+def test_a_misfit_is_named_by_the_side_of_the_base_rate_that_is_known(constant, words):
+    """Pareto rewards of mean 1/2 in (0, 6): far below the base rate 3, whether arms' predictors are above 0 or below.
+
+    With a constant feature θ points away from all arms, as far as S = 1 lets it: rewards are farther below 3 than the
+    model says, and were once said to be above it.
+    """
+    rng = np.random.default_rng(0)
+    policy = policy_with(
+        dim=5,
+        link="linear",
+        budget=Budget(4.0, 1e-5),
+        horizon=3000,
+        theta_bound=1.0,
+        base_rate=3.0,
+        reward_range=(0.0, 6.0),
+        on_violation="clip",
+        rng=rng,
+    )
+
+    def play():
+        for _ in range(3000):
+            X = rng.standard_normal((10, 5)) * ([0.0 if constant else 1.0] + 4 * [1.0])
+            X[:, 0] += constant
+            policy.update(policy.select(X / np.linalg.norm(X, axis=1)[:, None] * 0.999), rng.pareto(2.0) / 4 + 0.25)
+
+    with pytest.warns(UserWarning, match=words) as record:
+        play()
+    assert len(record) == 1
 
 
 @pytest.mark.parametrize("arm_law", ["one_hot", "fixed_sphere"])

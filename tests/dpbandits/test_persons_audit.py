@@ -46,10 +46,11 @@ class Twice(Registry):
 class Runs(Lives):
     """Runs of one policy in which a person lives in one of the worlds; sums go in and come out of its stream."""
 
-    def __init__(self, monkeypatch, m, registry=Registry, first_batch=1, share=0.9):
+    def __init__(self, monkeypatch, m, registry=Registry, first_batch=1, share=0.9, base_rate=None):
         self.policy = OnePassPrivateGLM(
             2, "linear", budget=BUDGET, horizon=ROUNDS, rounds_per_person=m, reward_range=(-1.0, 1.0), clip=1.0,
-            first_batch=first_batch, growth=1.0, gradient_share=share, rng=np.random.default_rng(21),
+            first_batch=first_batch, growth=1.0, gradient_share=share, base_rate=base_rate,
+            rng=np.random.default_rng(21),
         )  # fmt: skip
         # what is estimated from a release takes most of the time, and touches no record
         monkeypatch.setattr(Refit, "__call__", lambda refit, last, *arguments, **known: last)
@@ -136,7 +137,7 @@ def test_the_audit_finds_a_forgotten_cap(monkeypatch, m):
 
 
 def test_the_price_of_three_records_is_that_of_three_columns(monkeypatch):
-    one, three = (Runs(monkeypatch, m).policy.sums.sums for m in (1, 3))
+    one, three = (Runs(monkeypatch, m, base_rate=0.0).policy.sums.sums for m in (1, 3))
     columns = factorization_of(three).joint_norm(3)
     assert 2.5 < columns < 3.0
     assert columns <= row_std(three) / row_std(one) <= 1.08 * columns

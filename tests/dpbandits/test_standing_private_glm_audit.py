@@ -39,7 +39,7 @@ def played(monkeypatch) -> tuple[StandingPrivateGLM, Tossed]:
     start_again = rewinder(policy)
     # where there is one arm, nothing that follows from a release touches the next one
     known = Posterior(policy.theta, policy.public.covariance, policy.public.root)
-    monkeypatch.setattr(standing, "fitted", lambda *arguments: known)
+    monkeypatch.setattr(standing, "fitted", lambda *arguments: (known, 0.0))
     collected = released_by(monkeypatch, ContinualSum)
 
     def play(coins) -> np.ndarray:

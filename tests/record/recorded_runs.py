@@ -23,6 +23,9 @@ NAMES = ["north", "east", "south", "west"]
 ROW, PERSON = Budget(8.0, 1e-5), Budget(8.0, 1e-5, unit="person")
 THETA = np.array([1.2, -0.8, 0.5])
 
+# states of before levels were learned, and the runs that they were saved in, have this one
+MIDDLE = {"base_rate": 0.5}
+
 # each policy with the shortest parameters that let it release several times in so few rounds
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{
@@ -48,11 +51,19 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ThompsonArms": ("ThompsonArms", {"arms": NAMES}),
     "ThompsonArms, theory": ("ThompsonArms", {"arms": NAMES, "parameters": "theory"}),
     "DisjointThompson": ("DisjointThompson", {"arms": NAMES}),
-    "OnePassPrivateGLM": ("OnePassPrivateGLM", {"first_batch": 16}),
-    "OnePassPrivateGLM, linear": ("OnePassPrivateGLM", {"first_batch": 16, "link": "linear"}),
+    "OnePassPrivateGLM": ("OnePassPrivateGLM", {"first_batch": 16, **MIDDLE}),
+    "OnePassPrivateGLM, linear": ("OnePassPrivateGLM", {"first_batch": 16, "link": "linear", **MIDDLE}),
+    "OnePassPrivateGLM, level": ("OnePassPrivateGLM", {"first_batch": 16}),
     "OnePassPrivateGLM, discount": ("OnePassPrivateGLM", {"first_batch": 16, "discount": 0.9}),
-    "OnePassPrivateGLM, inverse gaps": ("OnePassPrivateGLM", {"first_batch": 16, "exploration": "inverse_gap"}),
+    "OnePassPrivateGLM, inverse gaps": (
+        "OnePassPrivateGLM",
+        {"first_batch": 16, "exploration": "inverse_gap", **MIDDLE},
+    ),
     "OnePassPrivateGLM, person": ("OnePassPrivateGLM", {"first_batch": 16, "budget": PERSON, "rounds_per_person": 3}),
+    "OnePassPrivateGLM, learned": (
+        "OnePassPrivateGLM",
+        {"first_batch": 16, "budget": Budget(400.0, 1e-5), "reward_range": "learned", "base_rate": 0.5},
+    ),
     "PersonPrivateGLM": ("PersonPrivateGLM", {"first_batch": 16, "budget": PERSON}),
     "PrivateHvtUCB": ("PrivateHvtUCB", {"first_batch": 16}),
     "DPLinUCB": ("DPLinUCB", {"first_batch": 16}),
@@ -71,9 +82,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "DisjointPrivateGLM, person": ("DisjointPrivateGLM", {"arms": NAMES, "first_batch": 16, "budget": PERSON}),
     "DisjointShuffleGLM": ("DisjointShuffleGLM", {"arms": NAMES, "first_batch": 16}),
     "LDPGLM": ("LDPGLM", {"first_batch": 16}),
-    "StandingPrivateGLM": ("StandingPrivateGLM", {"first_batch": 16}),
+    "StandingPrivateGLM": ("StandingPrivateGLM", {"first_batch": 16, **MIDDLE}),
+    "StandingPrivateGLM, level": ("StandingPrivateGLM", {"first_batch": 16}),
     "PrivateArms": ("PrivateArms", {"arms": NAMES, "first_batch": 8, "budget": Budget(8.0, 0.0)}),
     "PrivateArms, person": ("PrivateArms", {"arms": NAMES, "first_batch": 8, "budget": PERSON}),
+    "PrivateArms, learned": (
+        "PrivateArms",
+        {"arms": NAMES, "first_batch": 8, "budget": Budget(400.0, 1e-5, unit="person"), "reward_range": "learned"},
+    ),
     "PrivateArms, three records of a person": (
         "PrivateArms",
         {"arms": NAMES, "first_batch": 8, "budget": PERSON, "rounds_per_person": 3},
@@ -89,10 +105,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ShuffleLinUCB": ("ShuffleLinUCB", {"first_batch": 16}),
     "ShufflePersonGLM": ("ShufflePersonGLM", {"first_batch": 16, "budget": PERSON}),
     "ShuffleGLM": ("ShuffleGLM", {"batches": (30, 60, 120, 600)}),
-    "Doubling": ("Doubling", {"first_epoch": 70, "parameters": {"first_batch": 16}}),
+    "Doubling": ("Doubling", {"first_epoch": 70, "parameters": {"first_batch": 16}, **MIDDLE}),
     "Doubling, JointDPGLM": ("Doubling", {"algorithm": "JointDPGLM", "first_epoch": 70}),
-    "Restarting": ("Restarting", {"every": 80, "parameters": {"first_batch": 16}}),
-    "Restarting, on change": ("Restarting", {"on_change": True, "parameters": {"first_batch": 16}}),
+    "Restarting": ("Restarting", {"every": 80, "parameters": {"first_batch": 16}, **MIDDLE}),
+    "Restarting, on change": ("Restarting", {"on_change": True, "parameters": {"first_batch": 16}, **MIDDLE}),
 }
 # how rewards come: at once; or after up to six rounds, a tenth of them never. Standing arms also come and go.
 WAYS = ("at once", "late")
@@ -215,7 +231,11 @@ def found(name: str, gate: bool) -> dict[str, Any]:
 
 def kept() -> list[str]:
     """The runs of which there is a state."""
-    return [f"{case}: late" for case in CASES if "," not in case or case.endswith(("person", "JointDPGLM", "change"))]
+    return [
+        f"{case}: late"
+        for case in CASES
+        if "," not in case or case.endswith(("person", "JointDPGLM", "change", "learned"))
+    ]
 
 
 def loaded(name: str) -> Policy:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 from accounting.checks import fraction, integer
 from dpbandits.policy.catalogue import Catalogue
+from dpbandits.policy.progress import Found
 
 __all__ = ["Estimate", "Posteriors", "first_length"]
 
@@ -39,6 +40,7 @@ _SHRUNK = 4.0
 _CLEAR, _FEWEST, _SHARE = 11.3, 8, 8
 # variances depend on means, and means on variances
 _PASSES = 2
+_UNTOLD = {"theta_length": "arms have no features", "signal": "nothing was released yet"}
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,22 @@ class Posteriors:
         sums[arm, closed[arm]] = total
         closed[arm] += 1
         return self.of(closed, sums, decisions)
+
+    def found(self, known: Estimate, catalogue: Catalogue) -> Found:
+        """What was found so far: how far each arm's mean is from that of all, in standard errors.
+
+        Their weighted mean has been fitted, and leaves one number less that could differ by noise alone.
+        """
+        told = np.flatnonzero((known.closed > 0) & (known.error > 0.0))
+        if not len(told):
+            return Found(missing=_UNTOLD)
+        own, weights = known.own[told], known.error[told] ** -2.0
+        level = float(weights @ own / weights.sum())
+        counts = np.array([self.lengths[: known.closed[k]].sum() for k in told])
+        off = (own - level) / known.error[told]
+        signal = {catalogue.names[k]: abs(float(one)) for k, one in zip(told, off, strict=True)}
+        predicted, seen = (float(counts @ one / counts.sum()) for one in (known.mean[told], own))
+        return Found(signal, len(told) - 1, None, predicted, seen, 0.0, {"theta_length": "arms have no features"})
 
     def contradicted(self, known: Estimate, false_alarms: float) -> bool:
         """Whether the last batch of some arm is farther from its earlier ones than chance and noise explain.

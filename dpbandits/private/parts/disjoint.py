@@ -14,9 +14,10 @@ from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law, Shares, inverse_gap
 from dpbandits.policy.parameters import Exploration, checked_exploration
+from dpbandits.policy.progress import Found, along, rms
 from dpbandits.private.parts.block_fits import Collected, posteriors, prior_variance
 from dpbandits.private.parts.block_model import Play, contexts, corrected, proportional, replay
-from dpkit.geometry import svec
+from dpkit.geometry import smat, svec
 from dpkit.models.links import Link
 from dpkit.models.prior import Prior
 from dpkit.moments.blocks import Released, features
@@ -164,6 +165,16 @@ class Refit:
         one = self.most * np.eye(d) if self.given is None else self.given.covariance
         covariance = np.tile(svec(one), (arms, 1))
         return Estimate(np.tile(self.mean, (arms, 1)), covariance, np.zeros((arms, D)), np.zeros(D), self.most)
+
+    def found(self, known: Estimate, catalogue: Catalogue) -> Found:
+        """How far each arm's parameter is from its prior, in standard errors: the root mean square over directions."""
+        d, given = len(self.mean), self.given
+        prior = Prior(self.mean, np.eye(d) / known.variance) if given is None else given
+        arms = zip(catalogue.names, catalogue.active, known.theta, known.covariance, strict=True)
+        signal = {name: rms(along(theta, smat(half), prior)) for name, stands, theta, half in arms if stands}
+        length = float(np.linalg.norm(known.theta, axis=1).max())
+        missing = dict.fromkeys(("predicted", "seen"), "sums of arms do not tell how often each was played")
+        return Found(signal, len(signal), length, cut=0.0, missing=missing)
 
     def with_room(self, known: Estimate, arms: int) -> Estimate:
         """And of the arms that have come since, up to so many."""

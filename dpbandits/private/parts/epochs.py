@@ -25,7 +25,9 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.arrays import Array
 from dpbandits.policy.choices import Law
+from dpbandits.policy.options import RewardRange
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy
+from dpbandits.policy.progress import Found
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.trust import AsDecided
 from dpkit.states.entries import conform, resume, short
@@ -71,6 +73,8 @@ class Epochs(PrivatePolicy[None]):
     """
 
     most_epochs: ClassVar[int]
+    # epochs that are to learn the level of rewards are told no base rate
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
 
     def __init__(
         self,
@@ -116,9 +120,7 @@ class Epochs(PrivatePolicy[None]):
         """Whether the epoch at hand has ended."""
         return self.policy.decisions == self.policy.horizon
 
-    def fresh(
-        self, epoch: int, reward_range: tuple[float, float] | None, base_rate: float | None
-    ) -> PrivatePolicy[Any]:
+    def fresh(self, epoch: int, reward_range: RewardRange | None, base_rate: float | None) -> PrivatePolicy[Any]:
         """The policy of an epoch. It has a ledger of its own, and nothing is drawn yet."""
         sizes = () if "dim" in self.algorithm_class.passed_on else (self.dim,)
         made: PrivatePolicy[Any] = self.algorithm_class(
@@ -142,7 +144,7 @@ class Epochs(PrivatePolicy[None]):
         epoch = self.epoch + 1
         if epoch > self.most_epochs:
             raise ValueError(f"epochs must be at most {self.most_epochs}: start a new policy, got epoch {epoch}")
-        fresh = self.fresh(epoch, self.reward_range, self.base_rate)
+        fresh = self.fresh(epoch, self.reward_range, self.stated_base_rate)
         self.charge_once(fresh.ledger.total, self._scope(epoch))
         self.run.begin()
         self.begin_epoch(epoch, fresh)
@@ -182,6 +184,12 @@ class Epochs(PrivatePolicy[None]):
 
     def check_log(self) -> None:
         self.policy.check_log()
+
+    def found(self) -> Found:
+        return self.policy.found()
+
+    def look_at_pace(self) -> None:
+        """Nothing is said: an epoch that is too short says little of the next one."""
 
     def decided(self, pending: Pending) -> None:
         self.policy.decided(self.in_epoch(pending))
@@ -238,7 +246,7 @@ class Epochs(PrivatePolicy[None]):
         for epoch in range(1, epochs + 1):
             # nothing has happened to the policy at hand: one of the same length is as good as it is
             alike = self.rounds_of(epoch) == self.policy.horizon
-            fresh = self.policy if alike else self.fresh(epoch, self.reward_range, self.base_rate)
+            fresh = self.policy if alike else self.fresh(epoch, self.reward_range, self.stated_base_rate)
             self.charge(fresh.ledger.total, self._scope(epoch))
             self.begin_epoch(epoch, fresh)
         resume_half(self.policy, saved["policy"])

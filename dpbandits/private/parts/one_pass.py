@@ -7,14 +7,14 @@ All of it is post-processing: nothing here is told more than the released sums, 
 2. finds γ_k, adds to H and b, and shrinks H for its noise;
 3. weighs b along every eigenvector of H by what there is to know, together with the prior;
 4. looks around where information stands still, and there all the wider if arms stand;
-5. makes the metric of the next batch.
+5. makes the metric of the next batch, and its level.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from dpbandits.private.parts.change import surprise
 from dpbandits.private.parts.metric import carried, levelling, standing_out, symmetric_root
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
 from dpbandits.private.parts.progress import Past, misfit
-from dpbandits.private.parts.records import SecantRecord
+from dpbandits.private.parts.records import Levels
 from dpkit.models.prior import Prior
 from dpkit.moments.pairs import NoisyPair
 
@@ -52,7 +52,8 @@ class Estimate:
     θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j², Σρ_j² and Σθ_jᵀM_jθ_j; the running sums as last released;
     the mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch
     fits what was released before it (see ``private.parts.change``); A, by which records of the next batch are formed;
-    whether A is final; and whether arms seem to stand.
+    whether A is final; whether arms seem to stand; the level at which those records are formed; and whether that is
+    final.
     """
 
     theta: Array
@@ -70,6 +71,8 @@ class Estimate:
     metric: Array
     settled: bool
     standing: bool
+    level: float
+    levelled: bool
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Refit:
 
     Attributes
     ----------
-    record : SecantRecord
+    levels : Levels
     theta_bound : float
         S.
     prior : Prior
@@ -92,11 +95,11 @@ class Refit:
         T.
     discount : float, optional
         What is left of a round when the next one comes.
-    levels : bool
+    shapes : bool
         Whether the metric is learned.
     """
 
-    record: SecantRecord
+    levels: Levels
     theta_bound: float
     prior: Prior
     given: bool
@@ -104,7 +107,7 @@ class Refit:
     grouped: Array
     horizon: int
     discount: float | None
-    levels: bool
+    shapes: bool
 
     def nothing(self) -> Estimate:
         """What is known at the start."""
@@ -113,8 +116,9 @@ class Refit:
         root, covariance = square, self.theta_bound**2 * np.eye(d)
         if self.given:
             root, covariance = self.width * self.prior.root, self.prior.covariance
+        level = 0.0, not self.levels.learned
         public = self.prior.mean, root, square, zero, 0.0, 0.0, 0.0, (square, zero)
-        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.levels, False)
+        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.shapes, False, *level)
 
     def __call__(self, last: Estimate, sums: NoisyPair, ends: Sequence[int]) -> Estimate:
         """The next estimate.
@@ -127,8 +131,11 @@ class Refit:
         ends : sequence of int
             Of all batches up to this one.
         """
-        totals, noise, batch_noise, decay = (sums.H, sums.b), sums.noise, sums.batch_noise, sums.decay
-        S, k, rounds = self.theta_bound, len(ends), ends[-1]
+        at = self.levels.at(last.level)
+        record, units = at.record, at.units
+        totals, decay, S = (sums.H, sums.b), sums.decay, self.theta_bound
+        noise, batch_noise = ((H * units[0], b * units[1]) for H, b in (sums.noise, sums.batch_noise))
+        k, rounds = len(ends), ends[-1]
         start = ends[-2] if k > 1 else 0
         # entries of M that are 0 hold nothing but noise, of which so much is left in a row on average
         left_in_row = math.sqrt(float(self.grouped.mean()))
@@ -136,18 +143,19 @@ class Refit:
         theta = last.theta
         # the batch in the metric in which its records were formed, of θ' = A⁻¹θ
         A, inverse = last.metric, np.linalg.inv(last.metric)
-        M, m = self.grouped * (totals[0] - decay * last.totals[0]), totals[1] - decay * last.totals[1]
+        M = units[0] * self.grouped * (totals[0] - decay * last.totals[0])
+        m = units[1] * (totals[1] - decay * last.totals[1])
         seen = inverse @ theta
 
         # in the first batch e is 0, unless there is a prior
         guessed = k > 1 or self.given
         squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
-        slope, secant = last.past.slopes(self.record, squares, ends) if guessed else self.record.slopes(0.0)
+        slope, secant = last.past.slopes(record, squares, ends) if guessed else record.slopes(0.0)
 
         residual, in_row = m - secant * M @ seen, secant * batch_noise[0]
         unlikely = self._unlikely(last, secant * M, residual, (left_in_row * in_row, batch_noise[1]))
         variance = batch_noise[1] ** 2 + in_row**2 * float(seen @ seen)
-        found = misfit(residual, seen, variance, rounds - start, self.record.B)
+        found = misfit(residual, seen, variance, rounds - start, record.B)
         M, m = inverse @ M @ inverse, inverse @ m
         H = decay * last.H + slope * M
         b = decay * last.b + m - (secant - slope) * (M @ theta)
@@ -160,7 +168,7 @@ class Refit:
         eigenvalues = shrunken_eigenvalues(eigenvalues, left_in_H)
         length = float(seen @ seen) if guessed else 0.25 * S**2
         # b − Hθ has the noise of Σρ_jM_jθ: as (ρ − γ)Mθ is taken from b, and γMθ by H
-        variances = errors(eigenvalues, noise_H * math.sqrt(secants / k), noise_b, length, self.record.chance)
+        variances = errors(eigenvalues, noise_H * math.sqrt(secants / k), noise_b, length, record.chance)
         known = weighed(eigenvalues, variances, inverse @ U, U.T @ A @ b, self.prior, S)
 
         f, stands = self._looks(last, rounds, U, A @ H @ A, eigenvalues, left_in_H)
@@ -172,8 +180,16 @@ class Refit:
             metric = levelling(inverse @ (U * told) @ U.T @ inverse, left_in_H)
             H, b = carried(A, metric, H, b)
         past = last.past.followed_by(rounds, H, squares)
+        level, levelled = last.level, last.levelled
+        if not levelled:
+            level, levelled = self.levels.moved(*sums.level, rounds)
+            # the weights of earlier records, at the new level
+            flatter = self.levels.at(level).units[0] / units[0]
+            H, squares = flatter * H, flatter * squares
+            past = replace(past, H=flatter * past.H, squares=flatter * past.squares)
         history = H, b, slopes, secants, squares, totals, past
-        return Estimate(known.mean, root, *history, found, known.covariance, unlikely, metric, settled, stands)
+        also = found, known.covariance, unlikely, metric, settled, stands
+        return Estimate(known.mean, root, *history, *also, level, levelled)
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:
         """How badly the batch fits what was released before; M, the residual and their noise are in its metric."""
@@ -181,7 +197,7 @@ class Refit:
         seen = inverse @ last.theta
         noise = noises[1] ** 2 + 0.5 * noises[0] ** 2 * float(seen @ seen)
         before = inverse @ last.covariance @ inverse
-        return surprise(residual, M, before, noise=noise, reward_variance=self.record.chance)
+        return surprise(residual, M, before, noise=noise, reward_variance=self.levels.at(last.level).record.chance)
 
     def _looks(
         self, last: Estimate, rounds: int, U: Array, H: Array, eigenvalues: Array, noise: float

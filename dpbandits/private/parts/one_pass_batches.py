@@ -42,6 +42,11 @@ class Estimate:
     past: Past
     misfit: float
 
+    @property
+    def level(self) -> float:
+        """Of rewards, on the link's scale: that of the base rate."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class Refit:

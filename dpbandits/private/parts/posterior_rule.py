@@ -15,13 +15,16 @@ __all__ = ["PosteriorRule"]
 
 
 class _Known(Protocol):
-    """θ, and a root such that θ + root·ξ is what plays."""
+    """θ, a root such that θ + root·ξ is what plays, and the level of rewards on the link's scale, if one is learned."""
 
     @property
     def theta(self) -> Array: ...
 
     @property
     def root(self) -> Array: ...
+
+    @property
+    def level(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -36,21 +39,25 @@ class PosteriorRule:
     link : Link
         μ.
     exploration : float or "inverse_gap"
-        With "inverse_gap" arms are drawn by the gaps of μ(xᵀθ), at the rate γ = ``gamma_scale``·√t after a release at
-        round t.
+        With "inverse_gap" arms are drawn by the gaps of μ(level + xᵀθ), at the rate γ = ``gamma_scale``·√t after a
+        release at round t.
     gamma_scale : float
     given : bool
         Whether there is a prior.
+    levels : bool
+        Whether a level of rewards is released; else it is 0.
     """
 
     link: Link
     exploration: Exploration
     gamma_scale: float
     given: bool
+    levels: bool = False
 
     def __call__(self, public: _Known, arms: Array, since: int) -> Law:
         if self.exploration == "inverse_gap":
-            return inverse_gap(self.link.mean(arms @ public.theta), self.gamma_scale * math.sqrt(since))
+            e = arms @ public.theta + (public.level if self.levels else 0.0)
+            return inverse_gap(self.link.mean(e), self.gamma_scale * math.sqrt(since))
         if since == 0 and not self.given:
             return Perturbed(arms)
         return Perturbed(arms, public.theta, public.root)

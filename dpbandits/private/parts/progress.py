@@ -56,7 +56,8 @@ class Past:
 def misfit(residuals: Array, theta: Array, variance: float, count: int, bound: float) -> float:
     """The mean of ψ(r − μ(xᵀθ))·xᵀθ/‖θ‖ over a batch, over its bound B, where it is clearly not 0; else 0.
 
-    Clearly: by a quarter, and by six standard deviations.
+    Positive: rewards are farther from the base rate than μ(xᵀθ), on the same side. Clearly: by a quarter, and by six
+    standard deviations.
 
     Parameters
     ----------
@@ -88,13 +89,17 @@ class _Fitted(Protocol):
 
 
 def warn_of_misfit(policy: _Fitted) -> None:
-    """Say that the base rate may be far off, where rewards do not fit; once."""
+    """Say that the base rate may be far off, where rewards do not fit; once.
+
+    What is off is (r − μ)·xᵀθ on average, and μ − c₀ has the sign of xᵀθ, which no sum tells: so rewards are known to
+    be farther from the base rate c₀ than the model says, or nearer to it, but not whether they are above or below.
+    """
     found = policy.public.misfit
     if found and not policy.warned:
         policy.warned = True
+        how = "much farther from base_rate={}" if found > 0 else "much nearer to base_rate={}, or on its other side,"
         warnings.warn(
-            f"rewards are far {'above' if found > 0 else 'below'} what the model says of the arms that it prefers: "
-            f"base_rate={policy.base_rate:g} may be far off; state a better guess, or give every arm a constant "
-            "feature",
+            f"rewards are {how.format(f'{policy.base_rate:g}')} than the model says of the arms that it prefers: the "
+            "base rate may be far off; state a better guess, or give every arm a constant feature",
             stacklevel=4,
         )

@@ -14,12 +14,17 @@ A record is a pair (w·x xᵀ, g·x), formed at a parameter θ that was released
   middle of a sigmoid, Newton's step adds more noise, that of (γ − ρ)Mθ, than it saves steps. The factor
   ψ = min(1/‖x‖, 2) makes gradients of unit length: the noise does not shrink with ‖x‖. Vectors longer than 1, as
   v = A x may be, have ψ = 1/‖v‖², and those longer than 10⁵⁰, or of entries that are no numbers, ψ = 0.
+
+:class:`Levels` moves c₀ to where rewards are.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,10 +34,14 @@ from dpkit.models.links import Link
 
 __all__ = [
     "GLMRecord",
+    "Level",
+    "Levels",
     "SecantRecord",
     "balanced_share",
     "checked_slope",
+    "never_cut",
     "typical_deviation",
+    "with_level",
 ]
 
 # the largest ψ: a round with a short arm weighs little in the regret, too
@@ -42,6 +51,13 @@ _LONGEST_SCALE = 2.0
 _TYPICAL, _LEAST_CUT = 1600, 0.7
 # ‖v‖² from which ψ is 0: no metric makes such vectors, and W/‖v‖² might have lost its digits
 _LONGEST_SQUARE = 1e100
+# s_min over W at least, at every level but the first: the sensitivity grows as this falls below ½
+_FLATTEST_LEVEL = 0.5
+# in units of the range: how well the level must be known, from where on it is far from the middle (also in se), and how
+# far it is from the ends at least
+_SETTLED, _FAR, _SURE, _LEAST = 0.05, 0.2, 2.5, 0.01
+# of the least chance of a reward
+_CHANCE = 0.05
 # the squares of W, and of what is in proportion to it, must be numbers
 _FLATTEST, _STEEPEST = 1e-100, 1e100
 
@@ -99,8 +115,15 @@ class SecantRecord:
     secants: Array
 
     @classmethod
-    def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> SecantRecord:
-        """W is μ̇(0) or s(0.6S), the smaller one; s_min the least s over |e| ≤ S, or a fifth of W; B is ``clip``.
+    def of(
+        cls,
+        link: Link,
+        theta_bound: float,
+        reward_range: tuple[float, float],
+        clip: float | None,
+        flattest: float = 0.2,
+    ) -> SecantRecord:
+        """W is μ̇(0) or s(0.6S), the smaller one; s_min the least s over |e| ≤ S, or ``flattest``·W; B is ``clip``.
 
         But W is at least 0.7·μ̇(0), and a fifth of the largest s there.
 
@@ -115,7 +138,7 @@ class SecantRecord:
         steepest = checked_slope(float(slopes.max()))
         base, typical = float(slopes[1000]), float(slopes[_TYPICAL])
         W = max(min(base, max(typical, _LEAST_CUT * base)), 0.2 * steepest)
-        s_min = max(float(slopes.min()), 0.2 * W)
+        s_min = max(float(slopes.min()), flattest * W)
         half, s = e[1000:], np.clip(slopes[1000:], s_min, W)
         secants = np.maximum(slopes[1000:], s_min) / s
         tangents = np.minimum(np.maximum(link.derivative(half), s_min) / s, secants)
@@ -149,6 +172,110 @@ class SecantRecord:
         return max(0.3, gamma), rho
 
 
+@dataclass(frozen=True)
+class Level:
+    """A record at one level, and in which units it is summed.
+
+    Attributes
+    ----------
+    record : SecantRecord
+    units : (float, float)
+        W/W₀ and B/B₀.
+    """
+
+    record: SecantRecord
+    units: tuple[float, float]
+
+    def weigh(self, x: Array, e: float, reward: float) -> tuple[float, float]:
+        """w and g in units of the sums."""
+        w, g = self.record.weigh(x, e, reward)
+        return w / self.units[0], g / self.units[1]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Secant records where the level of rewards is learned: at o, by which the link is shifted; 0 is the base rate.
+
+    A policy that is told no base rate begins at the middle of the range of rewards. Of its first rounds, which play
+    about at random, it sums (r − middle)/(high − low), too. After a release that says their mean to ± se, se by noise
+    and chance. Where the mean is below the middle by 0.2 and by 2.5·se at least, records to come are centred at it, as
+    at a base rate; and as soon as se is at most 0.05 the level is settled, and no round is asked for it any more.
+
+    * Below only: whoever plays well gets more than a random arm would, so that a mean above the middle says nothing.
+    * Clearly only: a record that is not centred at the middle has a larger B, and its sums up to twice as much noise.
+    * No nearer to the end of the range than se: the slope of μ falls to 0 there.
+
+    At another level W and B are others. Records are summed in units of the first ones, w·W₀/W and g·B₀/B, and taken
+    back to their own after a release: sensitivity and noise of the sums are what they were. Earlier records are carried
+    along: in H with about the weight that they would have now, W/W₀ times theirs; in b as they are. (Σψx, by which b
+    would have to move, is not known. To leave them out costs more: the rounds, and a fifth more noise where a run is
+    young.)
+
+    Attributes
+    ----------
+    link : Link
+    theta_bound : float
+    reward_range : (float, float)
+    clip : float, optional
+        B, at every level.
+    learned : bool
+        Whether the level is; else it stays 0.
+    """
+
+    link: Link
+    theta_bound: float
+    reward_range: tuple[float, float]
+    clip: float | None
+    learned: bool
+
+    @property
+    def base(self) -> SecantRecord:
+        """The record at o = 0."""
+        return self.at(0.0).record
+
+    @property
+    def least(self) -> float:
+        """m for the records of every level, in units of the sums: see :class:`SecantRecord`."""
+        return min(self.base.least, _FLATTEST_LEVEL * self.base.W / 2.0) if self.learned else self.base.least
+
+    def at(self, o: float) -> Level:
+        """The level o."""
+        return _level(self, o)
+
+    def deviation(self, reward: float) -> float:
+        """(r − middle)/(high − low), within ±½."""
+        low, high = self.reward_range
+        return min(max(-0.5, (reward - low) / (high - low) - 0.5), 0.5)
+
+    def moved(self, total: float, noise: float, rounds: int) -> tuple[float, bool]:
+        """The level after so many rounds, whose deviations have this noisy sum, and whether it is settled."""
+        low, high = self.reward_range
+        mean = min(max(-0.5, total / rounds), 0.5)
+        se = math.hypot(noise / rounds, math.sqrt(max(0.25 - mean**2, _CHANCE) / rounds))
+        settled = se <= _SETTLED
+        if -mean < max(_FAR, _SURE * se):
+            return 0.0, settled
+        rate = low + max(0.5 + mean, _LEAST, min(se, 0.5 - _FAR)) * (high - low)
+        # a link that does not take this value has no such level
+        return (self.link.inverse(rate) if self.link.reaches(rate) else 0.0), settled
+
+
+@lru_cache(maxsize=256)
+def _level(levels: Levels, o: float) -> Level:
+    known = levels.theta_bound, levels.reward_range, levels.clip
+    if o == 0.0:
+        return Level(SecantRecord.of(levels.link, *known), (1.0, 1.0))
+    base, record = levels.base, SecantRecord.of(levels.link.shifted(o), *known, flattest=_FLATTEST_LEVEL)
+    return Level(record, (record.W / base.W, record.B / base.B))
+
+
+def with_level(saved: Any, **level: Any) -> Any:
+    """What was ``saved``, with these entries of the public half: states of before levels were learned have none."""
+    if not (isinstance(saved, Mapping) and isinstance(saved.get("public"), Mapping)):
+        return saved
+    return {**saved, "public": level | dict(saved["public"])}
+
+
 def checked_slope(W: float) -> float:
     """The largest slope of a link, whoever's it is, if it is one that can be computed with."""
     if not _FLATTEST <= W <= _STEEPEST:  # also true for NaN
@@ -171,6 +298,20 @@ def typical_deviation(link: Link, theta_bound: float) -> float:
     e = np.linspace(-theta_bound, theta_bound, 2001)
     squares = (link.mean(e) - link.mean(0.0)) ** 2 + link.derivative(e)
     return math.sqrt(float(np.mean(squares)))
+
+
+class _Clipped(Protocol):
+    """A policy with records whose g is cut at ``clip``."""
+
+    link: Link
+    clip: float
+    reward_range: tuple[float, float]
+
+
+def never_cut(policy: _Clipped) -> float | None:
+    """0, where no reward of the range is cut; None where some may be."""
+    centre, (low, high) = float(policy.link.mean(0.0)), policy.reward_range
+    return 0.0 if policy.clip >= max(high - centre, centre - low) else None
 
 
 def balanced_share(W: float, B: float, theta_bound: float, dim: int) -> float:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
-from dpbandits.private.parts.arm_fits import Precision, arrivals, fitted, weighed, weighed_together
+from dpbandits.private.parts.arm_fits import LevelPrior, Precision, arrivals, fitted, weighed, weighed_together
 from dpbandits.private.parts.records import SecantRecord
 from dpkit.models.prior import Prior
 from dpkit.moments.arms import ArmSums
@@ -28,6 +28,8 @@ __all__ = ["Estimate", "Refit", "Told"]
 
 # records are summed by directions until plays are spread over no more than so many arms
 _SPREAD = 3.0
+# the least slope over W where the level is learned: that of rewards of about 1 %
+_FLATTEST = 0.04
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Estimate:
 
     θ̂; a root such that θ̂ + root·ξ is what plays; θ's covariance; of every batch the plays of each arm, and what the
     released sums and the number of rewards grew by, zero where there was none yet; the share of rewards that has
-    come; and how many batches, up to the open one at most, are summed by directions.
+    come; how many batches, up to the open one at most, are summed by directions; and the level, which is added to all
+    x_kᵀθ.
     """
 
     theta: Array
@@ -46,6 +49,7 @@ class Estimate:
     growth: Array
     arrived: float
     together: int
+    level: float
 
     def check(self) -> None:
         """Refuse one that was read from a file, and is none."""
@@ -97,6 +101,8 @@ class Refit:
         By how many rounds all rewards come late.
     once : bool
         Whether people come back of whom nothing more is learned.
+    level : LevelPrior, optional
+        None where the level is 0.
     """
 
     arms: Array
@@ -107,6 +113,7 @@ class Refit:
     horizon: int
     delay: int
     once: bool
+    level: LevelPrior | None
 
     def nothing(self, releases: int) -> Estimate:
         """What is known at the start, of so many releases."""
@@ -114,7 +121,17 @@ class Refit:
         # where there are no more arms than dimensions, their own sums are never worse
         together = int(max(_SPREAD, d) < K)
         known = self.prior.mean, self.width * self.prior.root, self.prior.covariance
-        return Estimate(*known, np.zeros((releases, K)), np.zeros((releases, d + K + 1)), 1.0, together)
+        return Estimate(*known, np.zeros((releases, K)), np.zeros((releases, d + K + 1)), 1.0, together, 0.0)
+
+    def means(self, known: Estimate, releases: int) -> tuple[float | None, float | None]:
+        """The mean reward of all plays so far, by θ, and by the released sums; None before a release."""
+        plays = known.plays[:releases].sum(axis=0)
+        if not plays.sum() > 0.0:
+            return None, None
+        predicted = float(plays @ self._moments(known.level + self.arms @ known.theta)[0] / plays.sum())
+        sums = known.growth[:releases, self.arms.shape[1] : -1].sum()
+        centre = self.record.centre
+        return centre + predicted, centre + float(sums / (known.arrived * plays.sum()))
 
     def __call__(self, last: Estimate, told: Told, ends: Sequence[int]) -> Estimate:
         """The next estimate, after batches that ended after so many rounds."""
@@ -134,13 +151,13 @@ class Refit:
             more, score = weighed_together(told.noise, together, growth[:k, :d], variances, self.arms)
             return Precision(precisions, *more), scores + score
 
-        known = fitted(self.arms, self._moments, evidence, self.prior, last.theta, self.theta_bound)
+        known, level = fitted(self.arms, self._moments, evidence, self.prior, last.theta, self.theta_bound, self.level)
         late = min(1.0, math.sqrt(2.0 * max(0.0, 1.0 - ends[-1] / self.horizon)))
         spread = float(told.plays.sum() ** 2 / max(1.0, told.plays @ told.plays))
         directions = last.together + int(last.together >= k and spread > _SPREAD)
         arrived = 1.0 if share is None else share[0]
         return Estimate(
-            known.mean, self.width * late * known.root, known.covariance, plays, growth, arrived, directions
+            known.mean, self.width * late * known.root, known.covariance, plays, growth, arrived, directions, level
         )
 
     def _arrivals(self, told: Told, plays: Array, came: Array, due: int) -> tuple[float, Array] | None:
@@ -159,4 +176,5 @@ class Refit:
         """μ(e) − c₀ and μ̇(e), within their levels whatever a caller's link says."""
         record = self.record
         mean = np.fmin(np.fmax(record.link.mean(e) - record.centre, -record.B), record.B)
-        return mean, np.fmin(np.fmax(record.link.derivative(e), record.s_min), record.W)
+        least = record.s_min if self.level is None else _FLATTEST * record.W
+        return mean, np.fmin(np.fmax(record.link.derivative(e), least), record.W)

@@ -31,6 +31,12 @@ def test_what_a_file_says(tmp_path):
     assert config.generator() is None  # the secure source
 
 
+def test_a_range_may_be_learned(tmp_path):
+    config = configured(tmp_path, policy='class = "PrivateArms"\narms = 2\nhorizon = 9000\nreward_range = "learned"')
+    assert config.probe().stated_range == "learned"
+    assert config.probe().checked_reward(1e6) == 1e6
+
+
 @pytest.mark.parametrize("name", ["run.toml", "run.postgres.toml"])
 def test_the_examples_are_read(name):
     config = Config.read(Path(__file__).resolve().parents[3] / "examples" / "serve" / name)

@@ -52,6 +52,64 @@ def test_a_round_moves_the_sum_by_its_sensitivity_whatever_the_rounding(seed, d,
     assert np.linalg.norm(first - second) <= sums(d).sums.sensitivity
 
 
+@pytest.mark.parametrize("level", [0.1, 0.8])
+def test_a_number_beside_a_record_keeps_the_stated_sensitivity(level):
+    """One record against another, each with a number or none, in any two batches; and what comes nearest to it.
+
+    The streams are encoded by the mechanism's own factor. Worst pairs are among those of one arm, opposite gradients.
+    """
+    rng, apart = np.random.default_rng(1), dict.fromkeys(("numbers", "one", "none"), 0.0)
+
+    def made() -> PairSums:
+        known = {"budget": BUDGET, "releases": 3, "horizon": 1000, "rng": np.random.default_rng(0)}
+        return PairSums(2, 0.25, 0.7, 0.75, least=0.1, level=level, weigh=lambda b, H: np.ones(3), **known)
+
+    empty = made()
+    factor, limit = empty.sums.factor, empty.sums.sensitivity
+
+    def vector(number: float | None, record: tuple[np.ndarray, float, float]) -> np.ndarray:
+        one = made()
+        one.add(*record, number)
+        return np.concatenate([svec(one.batch[:-1]), one.batch[-1], [one.beside]]) / one._unit
+
+    def record() -> tuple[np.ndarray, float, float]:
+        angle, q = rng.uniform(0, 2 * np.pi), rng.choice([0.1, 0.5, 1.0])
+        g = 0.7 * q * rng.choice([-1.0, 1.0])
+        return np.array([np.cos(angle), np.sin(angle)]), float(rng.uniform(0.1 * q**2, 0.25)), float(g)
+
+    x, y = np.array([1.0, 0.0]), np.array([np.cos(0.6), np.sin(0.6)])
+    pairs = [((x, 0.25, 0.7), (u, w, -0.7)) for u in (x, y) for w in (0.1, 0.25)]
+    pairs += [(record(), record()) for _ in range(60)]
+    for one, other in pairs:
+        for numbers in ((0.5, -0.5), (0.5, None), (None, None)):
+            first, second = map(vector, numbers, (one, other))
+            kind = ("numbers", "one", "none")[numbers.count(None)]
+            for i in range(3):
+                for j in range(3):
+                    moved = np.outer(factor[:, i], first) - np.outer(factor[:, j], second)
+                    apart[kind] = max(apart[kind], float(np.linalg.norm(moved)))
+    assert max(apart.values()) <= limit
+    assert apart["numbers"] > 0.93 * limit
+
+
+def test_numbers_beside_records_are_summed_and_others_refused():
+    rng = np.random.default_rng(0)
+    made = PairSums(2, 1.0, 1.0, 0.5, budget=Budget(100.0, 1e-6), releases=2, horizon=4000, rng=rng, level=0.1)
+    for number in (0.25, 0.5, None, -0.125) * 1000:
+        made.add(np.array([0.6, 0.8]), 1.0, 0.5, number)
+    total, noise = made.release().level
+    assert abs(total - 625.0) < 6 * noise < 30.0
+    for number in (0.51, np.nan):
+        with pytest.raises(ValueError, match="deviation must be from"):
+            made.add(np.array([0.6, 0.8]), 1.0, 0.5, number)
+    assert not made.batch.any()
+    assert not made.beside
+    with pytest.raises(ValueError, match="level positive"):
+        sums(2).add(np.array([0.6, 0.8]), 0.2, 0.5, 0.0)
+    with pytest.raises(ValueError, match="level must be below 1, and 0 where a unit has several records"):
+        PairSums(2, 1.0, 1.0, 0.5, budget=BUDGET, releases=2, horizon=10, rng=rng, level=0.1, records=2)
+
+
 def test_float_sums_of_the_same_records_pass_their_sensitivity():
     """What the whole numbers are for: the order alone moves a sum of floats."""
     rng = np.random.default_rng(0)
