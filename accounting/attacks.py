@@ -44,7 +44,15 @@ _SHOWN = (0.001, 0.01, 0.1)
 
 @dataclass(frozen=True, repr=False)
 class Attacker:
-    """How well the best test can do against everything that ``release`` describes; see :func:`attacker`."""
+    """How well the best test can do against everything that ``release`` describes; see :func:`attacker`.
+
+    Examples
+    --------
+    >>> from accounting import ApproxDP, attacker
+    >>> test = attacker(ApproxDP(1.0, 1e-6))
+    >>> test.true_positives([0.01, 0.1]).round(3)
+    array([0.027, 0.272])
+    """
 
     release: Release
 

@@ -41,7 +41,7 @@ PACKAGES = (
 # an answer is a value over its cost, or a table; what has a number of its own prints that; the others are abstract
 LINES = {"Answer": 30}
 NOT_MADE = {
-    "ApproxDP", "ConvexSet", "Environment", "Factorization", "LoggedRound", "LossPair", "Mark", "OneRunBound",
+    "ConvexSet", "Environment", "Factorization", "LoggedRound", "LossPair", "Mark", "OneRunBound",
     "PolyhedralSet", "Release", "Report", "ScopeReport", "Softmax", "Bracket", "Unrepeatable", "World",
 }  # fmt: skip
 # worlds that read tables; they print themselves as all worlds do

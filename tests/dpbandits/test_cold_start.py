@@ -52,8 +52,13 @@ def test_a_hopeless_run_is_announced_and_its_advice_helps(name):
 
 
 def test_no_false_alarm_in_the_gallery():
-    """Nobody warns in any world of the gallery, at its size and ε = 1: there all of them learn."""
-    for world in GALLERY.values():
+    """Nobody warns in any world of the gallery, at its size and ε = 1: there all of them learn.
+
+    But for the world whose range is stated fifty times too wide, of which nobody learns at ε = 1.
+    """
+    for name, world in GALLERY.items():
+        if name == "unknown-scale":
+            continue
         environment = world.make()
         known = {
             "theta_bound": environment.theta_bound,
