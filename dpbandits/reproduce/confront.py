@@ -111,16 +111,18 @@ def _interval(row: Row, other: Row) -> str:
 
 
 def _printed(table: Sequence[Row]) -> Iterator[str]:
-    """Printed regrets that are far from ours."""
+    """Printed regrets that are far from ours, those of the published parameters first."""
+    published_first = sorted(table, key=lambda row: row.line.arguments.get("parameters") != "published")
     for head, low, high in (
         ("Above what is printed", _ABOVE, math.inf),
         ("Less than half of what is printed", 0.0, _BELOW),
     ):
         found = []
-        for row in table:
-            printed = row.line.published.regret
-            if printed is not None and low < row.found["regret"] / printed < high:
-                found.append((row.panel, f"{row.line.name} {_number(row.found['regret'])} for {_number(printed)}"))
+        for row in published_first:
+            printed, regret = row.line.published.regret, row.found["regret"]
+            if printed is not None and low < regret / printed < high:
+                words = f"{row.line.name} {_number(regret)}{_error(row)} for {_number(printed)}"
+                found.append((row.panel, words))
         if found:
             yield _item(f"**{head}:** ", found, table)
 
@@ -141,6 +143,12 @@ def _ahead(figure: Figure, table: Sequence[Row]) -> Iterator[str]:
             found.append((row.panel, f"{row.line.name} {_number(a)} for {_number(b)} ({how}{sure})"))
     if found:
         yield _item(f"**Ahead of {figure.rival}:** ", found, table)
+
+
+def _error(row: Row) -> str:
+    """± its standard error, where there is one."""
+    error = row.found.get("regret_se", math.nan)
+    return f" ± {_number(error)}" if math.isfinite(error) else ""
 
 
 def _number(value: float) -> str:

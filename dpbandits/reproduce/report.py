@@ -153,6 +153,8 @@ def picture(figure: Figure, played: Sequence[Results], table: Sequence[Row], pat
         names = {line.name for line in panel.lines if line.drawn}
         # an interrupted panel may have nothing else yet
         runs = tuple(run for run in results.runs if run.policy in names) or results.runs
+        if figure.axis == "epsilon":
+            runs = tuple(_at_the_claim(panel, run) for run in runs)
         drawn.append(replace(results, runs=runs + tuple(_published(panel, runs))))
     count = len(drawn) + figure.seconds
     columns = 2 if count == 4 else min(3, count)
@@ -181,6 +183,15 @@ def picture(figure: Figure, played: Sequence[Results], table: Sequence[Row], pat
             said += "; seeded simulation: not a private release"
         canvas.supxlabel(said, x=0.01, ha="left", fontsize=8, color="#5f6368")
         canvas.savefig(path)
+
+
+def _at_the_claim(panel: Panel, run: Run) -> Run:
+    """An algorithm as published is drawn at the ε that its paper claims, although it has no price."""
+    line = next(line for line in panel.lines if line.name == run.policy)
+    if "budget" not in line.arguments or math.isfinite(run.privacy.epsilon):
+        return run
+    privacy = replace(run.privacy, epsilon=line.arguments["budget"].epsilon, delta=line.arguments["budget"].delta)
+    return replace(run, algorithm=f"{line.policy} as published", privacy=privacy)
 
 
 def _published(panel: Panel, runs: Sequence[Run]) -> Iterator[Run]:

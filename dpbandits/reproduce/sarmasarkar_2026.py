@@ -14,7 +14,7 @@ from typing import Any
 
 from accounting import Budget
 from dpbandits.lab.environments import GLM
-from dpbandits.reproduce.figure import Figure, Found, Line, Panel, Quick, beside
+from dpbandits.reproduce.figure import Claim, Figure, Found, Line, Panel, Quick, beside
 from dpkit.models.links import get_link
 
 __all__ = ["PRIVATE", "PUBLISHED", "figure_1", "table_2"]
@@ -102,8 +102,8 @@ def _lines(link: str, S: float, epsilons: Sequence[float]) -> list[Line]:
 
 def _in_the_paper(line: Line) -> str:
     """All forms of RS-GLinCB are one there, and a private policy is its ε."""
-    name, _, rest = line.name.partition(", ")
-    return rest if rest.startswith("ε") else name
+    last = line.name.rpartition(", ")[2]
+    return last if last.startswith("ε") else line.name.partition(", ")[0]
 
 
 def figure_1() -> Figure:
@@ -123,11 +123,22 @@ def figure_1() -> Figure:
         ),
         note=(
             'The paper prints curves. "Public code" is what the repositories of the policies\' authors were measured '
-            "to give on this workload. Slow policies run on fewer seeds."
+            "to give on this workload. Slow policies run on fewer seeds. Private-GLM as published is Algorithm 2 to "
+            "the letter, and not private as claimed, with λ = 60, γ = 1 and β = 2, which were chosen on Table 2's "
+            "workload."
         ),
         quick=Quick(rounds=1000),
         axis="epsilon",
         seconds=False,
+        claims=(
+            Claim(
+                "at ε = 8 Private-GLM is nearly identical to RS-GLinCB, or almost on par (here: at most 1.2 times its "
+                "regret)",
+                "Private-GLM as published, ε = 8",
+                "RS-GLinCB, as its authors",
+                at_most=1.2,
+            ),
+        ),
     )
 
 
@@ -153,4 +164,13 @@ def table_2() -> Figure:
         quick=Quick(rounds=1000),
         axis="epsilon",
         seconds=False,
+        claims=(
+            Claim(
+                "at ε = 8 and S = 2.5 and 3 Private-GLM has less regret than GLOC (445 to 632, 453 to 1,347)",
+                "Private-GLM as published, ε = 8",
+                "GLOC",
+                at_most=1.0,
+                panels=("probit, S = 2.5", "probit, S = 3"),
+            ),
+        ),
     )

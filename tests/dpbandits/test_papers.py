@@ -24,6 +24,7 @@ from dpbandits.reproduce.figure import Claim, Figure, Found, Line, Panel, Quick,
 from dpbandits.reproduce.page import PAGE, block, overview, stored_at, with_block
 from dpbandits.reproduce.played import play, rows
 from dpbandits.reproduce.stored import read, write
+from dpkit.cli.reproduce import _TABLES as TABLES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -90,14 +91,15 @@ def test_every_name_test_and_command_of_a_row_is_there():
         for command in named(row[4]):
             program, verb, name = command.split()
             assert (program, verb) in {("dpbandits", "reproduce"), ("dpkit", "reproduce")}
-            assert name in (FIGURES if program == "dpbandits" else ("table-5-1", "dp-ftrl", "regret"))
+            assert name in (FIGURES if program == "dpbandits" else TABLES)
         # whatever is implemented has a test
         assert bool(named(row[1])) == bool(named(row[3])), row
 
 
 def test_every_figure_is_the_command_of_a_row():
     commands = {command.split()[-1] for row in ROWS for command in named(row[4])}
-    assert set(FIGURES) - commands == {"hvt-ucb-harder-tails"}  # which is in no paper
+    # which are in no paper
+    assert {*FIGURES, *TABLES} - commands == {"hvt-ucb-harder-tails", "dp-ftrl"}
 
 
 def test_a_name_that_is_not_there_would_be_noticed():
@@ -139,6 +141,8 @@ def again(name, policy, seeds=1):
     [
         ("glb-omd-figure-1", "GLB-OMD, published"),
         ("glb-omd-figure-4", "OL2M"),
+        ("dp-hdb-figure-5-1", "DP-HDB as published"),
+        pytest.param("private-glm-table-2", "Private-GLM as published, ε = 4", marks=pytest.mark.slow),
         pytest.param("glb-omd-figure-2", "GLB-OMD, published", marks=pytest.mark.slow),
         pytest.param("glb-omd-figure-3", "GLB-OMD, published", marks=pytest.mark.slow),
         pytest.param("hvt-ucb-figure-1", "Hvt-UCB", marks=pytest.mark.slow),
@@ -150,6 +154,20 @@ def again(name, policy, seeds=1):
 def test_a_line_played_again_has_the_regret_of_the_page(name, policy):
     now, then = again(name, policy)
     assert now == {0: pytest.approx(then[0], rel=1e-6)}, f"dpbandits reproduce {name} --docs docs"
+
+
+@pytest.mark.parametrize(
+    ("paper", "name", "policies"),
+    [
+        ("Sarmasarkar (2026)", "private-glm-table-2", [f"Private-GLM as published, ε = {n}" for n in (4, 6, 8)]),
+        ("Han, Liang, Liang, Wang, Yao & Zhang (2022)", "dp-hdb-figure-5-1", ["DP-HDB as published", "uniform"]),
+    ],
+)
+def test_the_regrets_that_the_papers_page_tells_are_those_found(paper, name, policies):
+    for row in read(stored_at(DOCS, name), load(name)):
+        if row.line.name in policies:
+            told = f"{row.found['regret']:,.0f} ± {row.found['regret_se']:,.0f}"
+            assert told in SECTIONS[paper], (row.panel, row.line.name, told)
 
 
 def small() -> Figure:

@@ -14,14 +14,15 @@ pytest.importorskip("sklearn")
 from pictures import coarse_pictures
 from typer.testing import CliRunner
 
+from accounting import Budget
 from dpbandits.cli import app
-from dpbandits.lab.environments import Linear
+from dpbandits.lab.environments import GLM, Linear
 from dpbandits.lab.simulation.results import Results
 from dpbandits.reproduce import FIGURES, load
-from dpbandits.reproduce.figure import Figure, Line, Panel, Quick, shortened
+from dpbandits.reproduce.figure import Figure, Found, Line, Panel, Quick, shortened
 from dpbandits.reproduce.groups import CreditGroups
 from dpbandits.reproduce.played import play, rows
-from dpbandits.reproduce.report import to_markdown
+from dpbandits.reproduce.report import picture, to_markdown
 from dpbandits.reproduce.wang_2025 import WithConstant
 
 
@@ -137,6 +138,29 @@ def test_published_values_stand_beside_ours():
         if line.published.seconds
     }
     assert seconds == {"Poisson, S = 3": 2783, "Poisson, S = 9": 7568}
+
+
+@pytest.mark.filterwarnings("ignore::accounting.errors.NotPrivateWarning")
+def test_an_algorithm_as_published_is_drawn_at_the_epsilon_that_it_claims(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Results, "plot_epsilon", lambda results, ax, **_: drawn.extend(results.runs))
+    told = {"theta_bound": 2.0, "budget": Budget(4.0, 0.02, unit="round"), "failure_probability": 0.02}
+    lines = (
+        Line("uniform", "Uniform"),
+        Line("ours", "JointDPGLM", told | {"failure_probability": 0.1}),
+        Line("theirs", "JointDPGLM", told | {"parameters": "published"}, published=Found(7.0)),
+    )
+    panel = Panel("probit", GLM(2, link="probit"), 20, lines)
+    figure = Figure("small", (panel,), "", quick=Quick(rounds=20), seeds=1, axis="epsilon", seconds=False)
+    played = play(figure, progress=False)
+    picture(figure, played, rows(figure, played), tmp_path / "small.png")
+    assert [(run.algorithm, run.privacy.epsilon) for run in drawn] == [
+        ("Uniform", math.inf),
+        ("JointDPGLM", pytest.approx(4.0)),
+        ("JointDPGLM as published", 4.0),
+        ("published", 4.0),
+    ]
+    assert rows(figure, played)[2].found["epsilon"] == math.inf  # the table has no price for it
 
 
 def small(**changes):
