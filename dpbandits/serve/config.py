@@ -248,13 +248,14 @@ _FILE: dict[str, dict[str, Reader]] = {
 
 
 def _built(tree: Mapping[str, Any], folder: Path) -> Config:
+    kind: type[PrivatePolicy[Any]]
     only("", tree, {"policy", *_FILE})
-    policy = table(tree, "policy")
+    policy: Mapping[str, Any] = table(tree, "policy")
+    arguments: dict[str, Any]
     if policy.get("class") == "Experiment":
         told = read(tree, _FILE)
         given = {key: value for key, value in policy.items() if key != "class"}
-        kind: type[PrivatePolicy[Any]] = ExperimentPolicy
-        arguments = arguments_of(given, Budget(**told["budget"]))
+        kind, arguments = ExperimentPolicy, arguments_of(given, Budget(**told["budget"]))
     else:
         kind, arguments = _policy(policy)
         told = read(tree, _FILE)
@@ -346,7 +347,7 @@ def _class(name: str) -> type[PrivatePolicy[Any]]:
     if not (isinstance(found, type) and issubclass(found, PrivatePolicy)):
         private = [one for one in policies.__all__ if issubclass(getattr(policies, one), PrivatePolicy)]
         raise ValueError(
-            f"policy.class must be 'Experiment' or a private policy, 'module:Class' or one of {', '.join(private)}, "
+            f"policy.class must be a private policy, 'module:Class' or one of Experiment, {', '.join(private)}, "
             f"got class={name!r}"
         )
     return found

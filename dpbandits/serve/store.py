@@ -226,8 +226,8 @@ class Store:
                 new.setdefault(str(one.visit), one)
         ids = self.decide(list(new.values()), now, horizon)
         known |= {key: (id, one.chosen) for (key, one), id in zip(new.items(), ids, strict=True)}
-        rows = [(key, *known[key]) for key in new if not known[key][0].startswith("0-")]
-        self.database.insert("visits", rows)
+        kept = [(key, *known[key]) for key in new if not known[key][0].startswith("0-")]
+        self.database.insert("visits", kept)
         # of a person who is there twice, the first one is new
         return [(*known[str(one.visit)], new.pop(str(one.visit), None) is not None) for one in choices]
 

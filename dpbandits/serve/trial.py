@@ -84,7 +84,7 @@ def arguments_of(given: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
     for one in named:
         if one.default is Parameter.empty and one.name not in given:
             raise ValueError(f"policy.{one.name} must be given: Experiment has no default for it")
-    arguments = {key: tuple(value) if key == "metric_range" else value for key, value in given.items()}
+    arguments: dict[str, Any] = {key: tuple(value) if key == "metric_range" else value for key, value in given.items()}
     if len(metrics := given.get("metrics", {})) > 1:
         raise ValueError(f"policy.metrics must be one in a service, whose rewards are single numbers, got {metrics!r}")
     made = config_of(Experiment(**arguments, budget=budget).policy)
