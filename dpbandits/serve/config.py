@@ -262,8 +262,8 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
     service, rewards = told["service"], told["rewards"]
     wait, default = rewards["wait"], rewards["default"]
     if (wait is None) != (default is None):
-        given = [name for name, value in rewards.items() if value is not None]
-        raise ValueError(f"rewards must have both wait and default or neither, got {given}")
+        there = [name for name, value in rewards.items() if value is not None]
+        raise ValueError(f"rewards must have both wait and default or neither, got {there}")
     if wait is not None and not wait > 0:
         raise ValueError(f"rewards.wait must be a positive number of seconds, got wait={wait!r}")
     config = Config(

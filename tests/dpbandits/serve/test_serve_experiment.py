@@ -104,15 +104,15 @@ def test_an_experiment_in_service_from_its_first_person_to_the_page(tmp_path):
 
 def test_an_experiment_that_has_found_the_best_arm_ends_by_itself(tmp_path):
     """What was decided meanwhile does not count, and what comes of it is passed over; nobody is assigned any more."""
-    config, clock = experiment(tmp_path, 4000, 0, more='stop_when = "best"\n', epsilon=8.0), Clock()
+    config, clock = experiment(tmp_path, 2000, 100, more='stop_when = "best"\n', epsilon=8.0), Clock()
     draws = np.random.default_rng(770_901)
     with served(config, clock=clock) as (learner, browser):
-        for start in range(0, 300, 100):  # the learner has seen nothing yet
+        for start in range(0, 400, 100):  # the learner has seen nothing yet
             shown_to(browser, [str(i) for i in range(start, start + 100)], [0.0, 1.0, 0.0], draws)
         drain(learner)
         found = results(browser)
         assert (found.best, found.stopped) == ("witty", "the best arm is known")
-        assert learner.policy.decisions == sum(found.assigned.values()) < 300
+        assert learner.policy.decisions == sum(found.assigned.values()) < 400
         assert learner.store.waiting() == 0
         assert (
             learner.store.database.execute("SELECT count(*) FROM decisions WHERE person IS NOT NULL").fetchone()[0] == 0
