@@ -5,7 +5,7 @@
 #
 # ## Plan
 #
-# The old headline is clicked by some 10 %. An improvement to 15 % should be found with probability 0.8.
+# The old headline is clicked by some 10 %. An improvement by four points should be found with probability 0.8.
 
 # %%
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from accounting import Budget, Ledger
 from dpbandits import Experiment
 
-Experiment.plan(0.10, 0.05, epsilon=[0.5, 1.0, 4.0], arms=3)
+Experiment.plan(0.10, 0.04, epsilon=[0.5, 1.0, 4.0], arms=3)
 
 # %% [markdown]
 # ## Assign and record
@@ -30,7 +30,7 @@ ledger = Ledger(budget)
 test = Experiment(
     ["plain", "witty", "loud"],
     budget=budget,
-    horizon=Experiment.plan(0.10, 0.05, epsilon=1.0, arms=3).horizon,
+    horizon=Experiment.plan(0.10, 0.04, epsilon=1.0, arms=3).horizon,
     assignment="fixed",
     stop_when="best",
     ledger=ledger,
