@@ -11,7 +11,7 @@ import math
 
 __all__ = ["batch_ends"]
 
-# c over the noise's standard deviation, and the first batch over it: by simulation (seeds 0 to 9)
+# c over the noise's standard deviation, and the first batch over it: by simulation, on seeds 1 and 2
 _GROWTH, _FIRST = 3.5, 11.3
 # decisions of a batch at least; and a share of all decisions of the arm so far, so that batches are some hundreds
 _FEWEST, _SHARE = 8, 1 / 40

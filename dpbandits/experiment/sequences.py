@@ -29,8 +29,10 @@ What follows from it:
   E ≤ max(E(z), E(m)): so if all of the border is above E(m), no z is below the border's least value, and that is
   found by a search along one line. Otherwise the e-value is taken to be 0. Most weight is on λ_a > 0 > λ_b, which gains
   most if a is better; ``_ELSEWHERE`` is shared by all λ of both signs, to rule out levels that neither arm can have.
-* *Means that drift*: log(1 − m + m·exp(λ)) is concave in m. Where decision i of an arm has a mean m_i of its own, fixed
-  beforehand, M with the average of the m_i in place of μ_k is no larger, so the intervals hold for that average.
+* *Means that drift*: log(1 − m + m·exp(λ)) is concave in m. Let decision i of an arm have a mean m_i of its own, given
+  all that was released before its batch (as where those at a batch's end have less time for their values to come).
+  The product of their factors is a supermartingale as before, and M, with the average of an arm's m_i in place of μ_k,
+  is no larger: so intervals hold for these averages, and those of differences for differences of them.
 
 What is released are sums, so nothing is known of a variance but its bound μ(1 − μ): of all laws with that mean, values
 0 and 1 have the largest E exp(λX), and no interval from sums alone can be shorter for others. (Empirical Bernstein
@@ -41,7 +43,7 @@ variable (a geometric series), and for the rounded Gaussian the bound exp(σ²θ
 moves a variable by at most ½. Values are rounded to steps, too: by at most half a step, by which intervals are wider.
 
 Source of the method: Robbins (1970), mixtures over λ; Howard, Ramdas, McAuliffe & Sekhon (2021), time-uniform bounds;
-Waudby-Smith, Wu & Ramdas (2022, arXiv:2202.08728) for noise in confidence sequences. The use of exact noise of sums and
+Waudby-Smith, Wu & Ramdas (2022, arXiv:2202.08728), noise of the local model. The use of exact noise of sums and
 the pairs of arms belong to this package.
 """
 
