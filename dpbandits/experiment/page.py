@@ -24,7 +24,7 @@ _LETTER, _BESIDE = 7, 24
 # four facts in one row where there is room; an interval and a heading in one line
 _STYLE = (
     ".facts{grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr))}"
-    "table.wide{font-size:.88rem}table.wide th,table.wide td{white-space:nowrap}"
+    "table.wide{font-size:.84rem}table.wide th,table.wide td{white-space:nowrap}"
 )
 _COLOURS = ("#0b63a8", "#b5530a", "#0f7f6c", "#8a3fa0", "#5c5f66", "#a3211a", "#6b4d00", "#3d7a1f")
 
@@ -70,8 +70,8 @@ def page(results: ExperimentResults) -> str:
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>Experiment: {_text(', '.join(own.arms))}</title><style>{style_sheet}{_STYLE}</style></head><body><main>"
-        f"<header><h1>Experiment</h1><p class='verdict {style}'>{_text(results.verdict + warning)}</p></header>"
+        f"<title>Experiment: {_text(', '.join(own.arms))}</title><style>{style_sheet}{_STYLE}</style></head><body>"
+        f"<main><header><h1>Experiment</h1><p class='verdict {style}'>{_text(results.verdict + warning)}</p></header>"
         f"<section><dl class='facts'>{cards}</dl><p class='head'>{_text(results.spent)}</p></section>"
         f"{''.join(_metric(one) for one in results.metrics.values())}"
         f"<section><h2>How to read this</h2>{reading}</section></main></body></html>\n"
