@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["drawn", "page"]
 
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 720, 150, 40, 34, 14
+# of a letter, and beside a name
+_LETTER, _BESIDE = 7, 24
+# four facts in one row where there is room; an interval and a heading in one line
+_STYLE = (
+    ".facts{grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr))}"
+    "table.wide{font-size:.84rem}table.wide th,table.wide td{white-space:nowrap}"
+)
 _COLOURS = ("#0b63a8", "#b5530a", "#0f7f6c", "#8a3fa0", "#5c5f66", "#a3211a", "#6b4d00", "#3d7a1f")
 
 _READING = (
@@ -63,8 +70,8 @@ def page(results: ExperimentResults) -> str:
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>Experiment: {_text(', '.join(own.arms))}</title><style>{style_sheet}</style></head><body><main>"
-        f"<header><h1>Experiment</h1><p class='verdict {style}'>{_text(results.verdict + warning)}</p></header>"
+        f"<title>Experiment: {_text(', '.join(own.arms))}</title><style>{style_sheet}{_STYLE}</style></head><body>"
+        f"<main><header><h1>Experiment</h1><p class='verdict {style}'>{_text(results.verdict + warning)}</p></header>"
         f"<section><dl class='facts'>{cards}</dl><p class='head'>{_text(results.spent)}</p></section>"
         f"{''.join(_metric(one) for one in results.metrics.values())}"
         f"<section><h2>How to read this</h2>{reading}</section></main></body></html>\n"
@@ -90,9 +97,11 @@ def _forest(results: ExperimentResults) -> str:
     ends = results.intervals
     least, most = min(low for low, _ in ends.values()), max(high for _, high in ends.values())
     bottom = _TOP + _ROW * len(results.arms)
+    names = [arm if len(arm) <= 20 else f"{arm[:19]}…" for arm in results.arms]
+    left = min(_LEFT, _BESIDE + _LETTER * max(map(len, names)))
 
     def px(value: float) -> float:
-        return _LEFT + (value - least) / (most - least) * (_WIDTH - _LEFT - _RIGHT)
+        return left + (value - least) / (most - least) * (_WIDTH - left - _RIGHT)
 
     parts = [f'<svg viewBox="0 0 {_WIDTH} {bottom + 30}" role="img" aria-label="Interval of each arm\'s mean">']
     for step in range(5):
@@ -102,8 +111,9 @@ def _forest(results: ExperimentResults) -> str:
         parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{value:.3g}</text>')
     for row, arm in enumerate(results.arms):
         y, (low, high), mean = _TOP + _ROW * (row + 0.5), ends[arm], results.means[arm]
-        name = arm if len(arm) <= 20 else f"{arm[:19]}…"
-        parts.append(f'<text class="label" x="{_LEFT - 12}" y="{y + 4:.1f}" text-anchor="end">{_text(name)}</text>')
+        parts.append(
+            f'<text class="label" x="{left - 12}" y="{y + 4:.1f}" text-anchor="end">{_text(names[row])}</text>'
+        )
         parts.append(f'<line class="line" x1="{px(low):.1f}" x2="{px(high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
         if results.counted[arm]:
             parts.append(f'<circle class="point" cx="{px(mean):.1f}" cy="{y:.1f}" r="4.5"/>')

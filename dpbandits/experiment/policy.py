@@ -136,6 +136,25 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
             self.check_running()
             return super().select(np.zeros(1) if arms is None else arms, person)
 
+    def register(
+        self,
+        arms: ArrayLike,
+        index: int,
+        person: str | bytes | int | None = None,
+        *,
+        probability: float | None = None,
+        release: int | None = None,
+    ) -> Decision:
+        """Write down an assignment by :meth:`released`, of somebody who has none yet, while the experiment runs."""
+        self.check_process()
+        with self.lock:
+            self.check_open()
+            if self.persons is not None and self.visits.find(self.who(person), self.decisions) is not None:
+                raise ValueError("person must have no decision yet, as each has one: whoever comes again keeps that")
+            self.settle()
+            self.check_running()
+            return super().register(arms, index, person, probability=probability, release=release)
+
     def check_running(self) -> None:
         """Refuse decisions after the end."""
         if self.public.stopped:

@@ -14,6 +14,7 @@ decide, and the rewards that come back, are rows of one database; the one learne
 ``store.py``       all statements, and why no reward is lost or counted twice
 ``database.py``    in what SQLite and PostgreSQL differ
 ``learner.py``     from rows to releases: one process, one policy
+``trial.py``       what is an experiment's own: its end, persons with one decision, results
 ``apprentice.py``  what the bandit would have got where it only watches
 ``client.py``      a client that can be copied
 ``demo.py``        all of it with a simulated crowd

@@ -37,7 +37,7 @@ class _Gone(Exception):
 def create(config: Config, *, clock: Callable[[], float] = time.time) -> Callable[[Scope, Receive, Send], Any]:
     """The application of one worker."""
     probe = config.probe()
-    writer = Writer(config.database, horizon=probe.horizon, wait=config.wait, clock=clock)
+    writer = Writer(config.database, horizon=probe.horizon, wait=config.wait, ends=config.experiment, clock=clock)
     meter = Meter()
     endpoints = Endpoints(config, probe, writer, meter)
     routes = {route.path: route for route in endpoints.routes}

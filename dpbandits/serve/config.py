@@ -1,7 +1,7 @@
 """What a service is told: one TOML file, read strictly.
 
     [policy]                    # every parameter of the policy, under its own name
-    class = "OnePassPrivateGLM"    # or "module:Class", of your own
+    class = "OnePassPrivateGLM"    # or "module:Class", of your own, or "Experiment"
     dim = 20
     horizon = 100_000
 
@@ -47,9 +47,12 @@ from accounting import Budget, Ledger
 from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
 from dpbandits.durability.state import config_of, constructor_arguments
+from dpbandits.experiment.policy import ExperimentPolicy
+from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
 from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read, table, whole
+from dpbandits.serve.trial import arguments_of
 
 __all__ = ["ROLES", "Config", "Limits", "Mismatch", "digest", "named"]
 
@@ -141,6 +144,11 @@ class Config:
             return _built(tree, file.absolute().parent)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{file}: {error}") from error
+
+    @property
+    def experiment(self) -> bool:
+        """Whether it is an experiment: it ends, and has results."""
+        return issubclass(self.kind, ExperimentPolicy)
 
     @property
     def together(self) -> bool:
@@ -240,14 +248,22 @@ _FILE: dict[str, dict[str, Reader]] = {
 
 
 def _built(tree: Mapping[str, Any], folder: Path) -> Config:
+    kind: type[PrivatePolicy[Any]]
     only("", tree, {"policy", *_FILE})
-    kind, arguments = _policy(table(tree, "policy"))
-    told = read(tree, _FILE)
+    policy: Mapping[str, Any] = table(tree, "policy")
+    arguments: dict[str, Any]
+    if policy.get("class") == "Experiment":
+        told = read(tree, _FILE)
+        given = {key: value for key, value in policy.items() if key != "class"}
+        kind, arguments = ExperimentPolicy, arguments_of(given, Budget(**told["budget"]))
+    else:
+        kind, arguments = _policy(policy)
+        told = read(tree, _FILE)
     service, rewards = told["service"], told["rewards"]
     wait, default = rewards["wait"], rewards["default"]
     if (wait is None) != (default is None):
-        given = [name for name, value in rewards.items() if value is not None]
-        raise ValueError(f"rewards must have both wait and default or neither, got {given}")
+        there = [name for name, value in rewards.items() if value is not None]
+        raise ValueError(f"rewards must have both wait and default or neither, got {there}")
     if wait is not None and not wait > 0:
         raise ValueError(f"rewards.wait must be a positive number of seconds, got wait={wait!r}")
     config = Config(
@@ -264,6 +280,11 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
         **told["page"],
         **told["simulation"],
     )
+    if config.apprentice and kind.offer is NOTHING:
+        raise ValueError(
+            "service.mode must be 'bandit' for this class, which counts plays without noise: choices of another rule "
+            "may tell of those who came, got mode='apprentice'"
+        )
     # the constructor's own errors name the parameter, its value and its bound
     probe = config.probe()
     if wait is not None:
@@ -329,6 +350,7 @@ def _class(name: str) -> type[PrivatePolicy[Any]]:
     if not (isinstance(found, type) and issubclass(found, PrivatePolicy)):
         private = [one for one in policies.__all__ if issubclass(getattr(policies, one), PrivatePolicy)]
         raise ValueError(
-            f"policy.class must be a private policy, 'module:Class' or one of {', '.join(private)}, got class={name!r}"
+            f"policy.class must be a private policy, 'module:Class' or one of Experiment, {', '.join(private)}, "
+            f"got class={name!r}"
         )
     return found

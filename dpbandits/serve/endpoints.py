@@ -5,9 +5,11 @@ Of each kind of request there is one method; :mod:`dpbandits.serve.app` has read
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.policy.choices import Law, Perturbed
+from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
 from dpbandits.serve.config import ROLES, Config, digest
@@ -34,6 +37,7 @@ from dpbandits.serve.metrics import Meter
 from dpbandits.serve.openapi import manual, schema
 from dpbandits.serve.store import Choice, Store
 from dpbandits.serve.tickets import punched, read
+from dpbandits.serve.trial import RESULTS, page_of, visit_key
 from dpbandits.serve.writer import Away, Writer
 from dpkit.randomness import secure
 
@@ -75,6 +79,8 @@ class Endpoints:
         # what computes probabilities (of rare choices all of it) is loaded now, and not while a request waits
         basis = np.eye(min(max(4, probe.dim), 20))
         Perturbed(basis, -9.0 * basis[0]).chances()
+        # whether a person has one decision, which is given again
+        self._once = config.experiment and probe.persons is not None
         self._by_person = probe.persons is not None or config.budget.unit == "person"
         asked, tickets, rewards = (
             bounded(model, name, config.limits.batch)
@@ -87,6 +93,7 @@ class Endpoints:
             Route("GET", "/v1/released", self.released, ROLES),
             Route("GET", "/v1/releases", self.releases, ROLES),
             Route("GET", "/v1/privacy", self.privacy, ROLES),
+            *(self._of_experiments() if config.experiment else ()),
             Route("GET", "/v1/raw/curve", self.curve, ("owner",)),
             Route("GET", "/v1/raw/apprentice", self.apprentice, ("owner",)),
             Route("GET", "/healthz", self.health),
@@ -96,6 +103,18 @@ class Endpoints:
             Route("GET", "/openapi.json", self.openapi, listed=False),
         ]
         self._schema = schema(self.routes)
+
+    def _of_experiments(self) -> list[Route]:
+        html = "text/html; charset=utf-8"
+        headers = {
+            "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+            "cache-control": "no-store",
+        }
+        return [
+            Route("GET", "/v1/results", self.results, ("owner",)),
+            Route("GET", "/v1/results.html", self.results_page, ("owner",), media=html, headers=headers),
+            Route("POST", "/v1/stop", self.stop, ("owner",)),
+        ]
 
     def newest(self) -> Released:
         """The newest release.
@@ -130,7 +149,16 @@ class Endpoints:
         ]
         ids: Sequence[str | None] = [None] * len(found)
         maybe: Sequence[str] = ["0-"] * len(found)
-        if body.activate:
+        if self._once:
+            if not body.activate:
+                raise Refusal(422, "activate must be true where a person has one decision", ["activate"])
+            seen = await self._writer.ask("visit", [choice for choice, _ in found])
+            ids = [id for id, _, _ in seen]
+            found = [
+                (choice if new else replace(choice, chosen=index, probability=None), bandit)
+                for (choice, bandit), (_, index, new) in zip(found, seen, strict=True)
+            ]
+        elif body.activate:
             try:
                 ids = await self._writer.ask("decide", [choice for choice, _ in found])
             except Away as error:  # tickets, then
@@ -193,6 +221,25 @@ class Endpoints:
             raise Refusal(503, "nothing is released yet: is the learner running?")
         return _json(fact | await self._writer.ask("read", Store.counts))
 
+    async def results(self, *_: Any) -> str:
+        """What the experiment has found, as of the newest release; looking costs nothing."""
+        return _json(await self._published_results())
+
+    async def results_page(self, *_: Any) -> str:
+        """The same, as a page."""
+        return await asyncio.to_thread(page_of, await self._published_results())
+
+    async def _published_results(self) -> dict[str, Any]:
+        found: dict[str, Any] | None = await self._writer.ask("read", lambda store: store.fact(RESULTS))
+        if found is None:
+            raise Refusal(503, "nothing is released yet: is the learner running?")
+        return found
+
+    async def stop(self, *_: Any) -> str:
+        """End the experiment after the decisions made so far; the results follow once their values are taken in."""
+        self.newest()
+        return _json({"ended": await self._writer.ask("read", lambda store: store.end("its owner stopped it"))})
+
     async def curve(self, *_: Any) -> str:
         """RAW DATA, for the owner: means of rewards in parts of the run."""
         if not self._config.curves:
@@ -241,6 +288,8 @@ class Endpoints:
         """What is written down, and what the bandit would have chosen; ``tell`` with which probability."""
         limits = self._config.limits
         given, other = (ask.arms, ask.context) if self._probe.takes == "arms" else (ask.context, ask.arms)
+        if given is None and self._probe.offer is NOTHING:
+            given = [0.0]
         if given is None or other is not None:
             raise Refusal(422, f"this policy takes {self._probe.takes}, and nothing else", [at])
         if ask.arms is not None and len(ask.arms) > limits.arms:
@@ -263,7 +312,8 @@ class Endpoints:
                 raise Refusal(422, "chosen must be the index of an arm", [at])
         arm = X if self._probe.takes == "context" else X[index]
         who = self._person(ask.person, at) if self._by_person else None
-        return Choice(index, chance, arm, who, bandit if self._config.apprentice else None), bandit
+        visit = visit_key(who, self._writer.key) if who is not None and self._once else None
+        return Choice(index, chance, arm, who, bandit if self._config.apprentice else None, visit=visit), bandit
 
     def _person(self, given: str | None, at: str) -> str:
         if given is None or len(given) > self._config.limits.person:

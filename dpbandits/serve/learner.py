@@ -23,6 +23,7 @@ from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
 from dpbandits.serve.config import Config, Mismatch, named
 from dpbandits.serve.store import Choice, Event, LeaseLost, Store
+from dpbandits.serve.trial import RESULTS, Trial, end_of
 
 __all__ = ["Learner", "learn"]
 
@@ -79,6 +80,9 @@ class Learner:
                 )
             if config.wait is not None:
                 self.store.order_by_time()
+            self._trial = Trial.of(self.policy)
+            if self._trial is not None:
+                self.store.keep_visits()
             if config.together:
                 self.policy.run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already
@@ -87,7 +91,8 @@ class Learner:
             publish = self._publication(self.policy.released(), made)
             with self.leading():
                 publish()
-            self._forget_bit_by_bit(made)
+            ended = self._trial is not None and self._trial.ended
+            self._forget_bit_by_bit(self.store.decided() if ended else made)
         except BaseException:
             self.close()
             raise
@@ -122,24 +127,40 @@ class Learner:
                     self.store.default(now - config.wait, config.default, _MOST)
         horizon = self.policy.horizon
         room = _MOST if horizon is None else min(_MOST, horizon - self.policy.decisions)
+        trial, end = self._trial, self._end(now)
+        if end is not None:
+            room = max(0, min(room, end["after"] - self.policy.decisions))
         # in this order: a reward that is read has all decisions before it in the table, and waits for them
         decisions = self.store.decisions(self.policy.decisions, room)
         events = self.store.rewards(2 * _MOST)
         waiting, taken = deque(events), list[Event]()
         with self.policy.together():  # in the journal, and on disk at the end; until then in the database
             for following in [*decisions, None]:
-                while waiting and waiting[0].after <= self.policy.decisions:
+                while waiting and (waiting[0].after <= self.policy.decisions or (trial and trial.ended)):
                     taken.append(waiting.popleft())
                     # they were checked when they came: one that is refused was learned before a crash, or has expired
                     with suppress(ValueError):
                         self.policy.update(taken[-1].decision - 1, taken[-1].reward)
-                if following is not None:
+                if following is not None and not (trial and trial.ended):
                     self._register(*following)
+        if trial and end is not None and not trial.ended and not events and self.policy.decisions == end["after"]:
+            trial.end(end["reason"])
+            self._published(self.policy.decisions)
         if taken:
             part = max(1, (horizon or 100_000) // _PARTS) if config.curves else None
             with self.leading():
                 self.store.taken(taken, part)
         return len(decisions) + len(taken)
+
+    def _end(self, now: float) -> dict[str, Any] | None:
+        """Of an experiment, after which decision it ends, once that is settled."""
+        if self._trial is None:
+            return None
+        reason = self._trial.ended or self._trial.date(now)
+        if (end := end_of(self.store)) is None and reason:
+            with self.leading():
+                end = self.store.end(reason, self.policy.decisions if self._trial.ended else None)
+        return end
 
     def _register(self, number: int, choice: Choice) -> None:
         policy = self.policy
@@ -147,17 +168,24 @@ class Learner:
         if number != before + 1:
             raise ValueError(f"the next decision must have number {before + 1}, got {number}: is this its database?")
         step = policy.run.step
-        if policy.takes == "context":
+        if self._trial is not None and not self._trial.settle():
+            pass  # a release that was due has ended it: this decision does not count
+        elif policy.takes == "context":
             policy.register(choice.arm, choice.chosen, choice.person, probability=choice.probability)
         else:  # only the chosen arm is kept, as the only one
             policy.register(choice.arm[None], 0, choice.person, probability=choice.probability)
         if policy.run.step != step:
-            if not self._config.together:
-                publish = self._publication(policy.released(), before)
-                with self.leading():
-                    publish()
-            self._forget_bit_by_bit(before)
-            self.store.clear()
+            self._published(before)
+
+    def _published(self, decisions: int) -> None:
+        """After a release was made: let workers know it, and erase what it covers."""
+        if not self._config.together:
+            publish = self._publication(self.policy.released(), decisions)
+            with self.leading():
+                publish()
+        ended = self._trial is not None and self._trial.ended
+        self._forget_bit_by_bit(self.store.decided() if ended else decisions)
+        self.store.clear()
 
     def _released_together(self, number: int) -> Callable[[Any], None]:
         """What is written in the transaction of the ledger's mark: the release."""
@@ -199,10 +227,17 @@ class Learner:
             "policy": type(policy).__name__,
             "statement": str(report),
         }
+        results = None if self._trial is None else self._trial.results()
+        ended = self._trial.ended if self._trial is not None else ""
+        after = policy.decisions
 
         def publish() -> None:
             self.store.publish(released.number, now, decisions, text, shown)
             self.store.note("privacy", facts)
+            if results is not None:
+                self.store.note(RESULTS, results)
+            if ended:
+                self.store.end(ended, after)
 
         return publish
 

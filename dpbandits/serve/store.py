@@ -2,8 +2,8 @@
 
 Tables: ``counts`` (one row: decisions and rewards so far, and the newest release), ``decisions`` (numbered 1, 2, …
 without gaps), ``rewards`` that the learner has not taken in, ``releases``, the learner's ``lease``, ``tickets`` that
-were activated, ``facts`` by their names, and ``curve`` and ``apprentice``, sums of raw rewards where the owner asked
-for them.
+were activated, ``visits`` of an experiment's persons, ``facts`` by their names, and ``curve`` and ``apprentice``, sums
+of raw rewards where the owner asked for them.
 
 Why a crash of anything at any time does no harm:
 
@@ -86,7 +86,8 @@ class Choice:
     """A decision as it is written down: which arm, with which probability, what it is learned from, and whose it is.
 
     ``bandit`` is what the bandit would have chosen in an apprentice's place; ``token`` that of a ticket, and ``maybe``
-    the number by which it may be written down already.
+    the number by which it may be written down already. ``visit`` is a hash of the person, where each has one
+    decision.
     """
 
     chosen: int
@@ -96,6 +97,7 @@ class Choice:
     bandit: int | None = None
     token: str | None = None
     maybe: int | None = None
+    visit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,32 @@ class Store:
         self.database.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
         return ids
 
+    def visit(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str, int, bool]]:
+        """As :meth:`decide`, but whoever has come before is given the decision of the first time.
+
+        Of each the id, the arm, and whether it was made now.
+        """
+        keys = sorted({str(one.visit) for one in choices})
+        rows = self.database.among("SELECT person, id, chosen FROM visits WHERE person IN", keys)
+        known = {person: (id, chosen) for person, id, chosen in rows}
+        new: dict[str, Choice] = {}
+        for one in choices:
+            if one.visit not in known:
+                new.setdefault(str(one.visit), one)
+        ids = self.decide(list(new.values()), now, horizon)
+        known |= {key: (id, one.chosen) for (key, one), id in zip(new.items(), ids, strict=True)}
+        kept = [(key, *known[key]) for key in new if not known[key][0].startswith("0-")]
+        self.database.insert("visits", kept)
+        # of a person who is there twice, the first one is new
+        return [(*known[str(one.visit)], new.pop(str(one.visit), None) is not None) for one in choices]
+
+    def end(self, reason: str, after: int | None = None) -> dict[str, Any]:
+        """Let no decision count after a number, by default that of the last one; if that is not settled already."""
+        if (ended := self.fact("ended")) is None:
+            ended = {"after": self._decisions if after is None else after, "reason": reason}
+            self.note("ended", ended)
+        return dict(ended)
+
     def activate(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str | None, bool]]:
         """Ids of decisions that were made before, by their tokens, and whether they are new here.
 
@@ -303,6 +331,13 @@ class Store:
             if done.rowcount != 1:
                 raise LeaseLost("another learner has the lease: this one stops")
             yield
+
+    def keep_visits(self) -> None:
+        """Make room for who has which decision, where a person has one."""
+        columns = "person TEXT PRIMARY KEY, id TEXT NOT NULL, chosen {whole} NOT NULL"
+        with self.writing():
+            made = f"CREATE TABLE IF NOT EXISTS visits ({columns}){{end}}"
+            self.database.execute(made.format(**self.database.types))
 
     def order_by_time(self) -> None:
         """Make :meth:`default` quick. Each reward then writes a page of this index, too, so only where it is asked."""

@@ -32,7 +32,7 @@ __all__ = ["Away", "Busy", "Writer"]
 
 log = logging.getLogger("dpbandits.serve")
 
-Kind = Literal["decide", "activate", "reward", "read"]
+Kind = Literal["decide", "visit", "activate", "reward", "read"]
 
 # how many requests may wait, how many share a commit, and how often to ask for a newer release where nobody writes
 _MOST_WAITING, _MOST_TOGETHER, _PAUSE = 4096, 256, 0.1
@@ -74,6 +74,8 @@ class Writer:
         The database.
     horizon : int or None
         After how many decisions nothing is learned any more.
+    ends : bool
+        Whether it may end before, as an experiment does.
     wait : float or None
         After how many seconds a reward is late.
     clock : callable
@@ -90,9 +92,15 @@ class Writer:
     """
 
     def __init__(
-        self, where: Path | str, *, horizon: int | None, wait: float | None, clock: Callable[[], float] = time.time
+        self,
+        where: Path | str,
+        *,
+        horizon: int | None,
+        wait: float | None,
+        ends: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._where, self._horizon, self._wait, self._clock = where, horizon, wait, clock
+        self._where, self._horizon, self._wait, self._ends, self._clock = where, horizon, wait, ends, clock
         self._jobs: deque[_Job] = deque()
         self._current: list[_Job] = []
         self._begun: float | None = None
@@ -118,7 +126,7 @@ class Writer:
     def ask(self, kind: Kind, load: Any) -> asyncio.Future[Any]:
         """What :class:`.store.Store` answers to a list for the method of this name; what was written is durable then.
 
-        Or, to ``"read"``, the answer to a question, a function of the store.
+        Or, to ``"read"``, the answer of a function of the store.
 
         Raises
         ------
@@ -195,10 +203,13 @@ class Writer:
         """Do what the current jobs ask for, up to the commit."""
         with self._lock:
             self._current = jobs = [job for job in self._current if not job.left]
+        ended = store.fact("ended") if self._ends else None
+        horizon = self._horizon if ended is None else int(ended["after"])
         # requests that are open together have no order among them
         answers = {
-            "decide": _dealt(jobs, "decide", lambda load: store.decide(load, now, self._horizon)),
-            "activate": _dealt(jobs, "activate", lambda load: store.activate(load, now, self._horizon)),
+            "decide": _dealt(jobs, "decide", lambda load: store.decide(load, now, horizon)),
+            "visit": _dealt(jobs, "visit", lambda load: store.visit(load, now, horizon)),
+            "activate": _dealt(jobs, "activate", lambda load: store.activate(load, now, horizon)),
             "reward": _dealt(jobs, "reward", lambda load: store.reward(load, now, self._wait)),
             "read": iter([job.load(store) for job in jobs if job.kind == "read"]),
         }
