@@ -23,6 +23,7 @@ from dpkit.models.losses import GLM
 from dpkit.optimize import DPFTRL, noisy_gradient_descent, preconditioned_descent
 from dpkit.optimize.parts.softmax import Softmax
 from dpkit.sklearn._notices import Fits, warn_of_shortened
+from dpkit.sklearn._pipelines import warn_of_unprotected_steps
 
 __all__ = ["CountsFits", "KeepsLedger", "PrivateGLM", "as_a_whole", "checked_ledger", "generator_of"]
 
@@ -43,6 +44,7 @@ def as_a_whole(fit: Fit) -> Fit:
     def whole(self: Any, *args: Any, **more: Any) -> Any:
         made: Any = object.__new__(type(self))
         vars(made).update(vars(self))
+        warn_of_unprotected_steps(KeepsLedger)
         fit(made, *args, **more)
         self.__dict__ = vars(made)
         return self

@@ -3,7 +3,7 @@
 A row's contribution is a vector of whole numbers that is computed from this row alone, and no longer than a bound that
 the caller proves. A person's is the mean over that person's rows. It lies in the convex hull of contributions of single
 rows, and no two points of a hull are farther apart than two of those that span it, so that a bound for rows holds for
-people. Sums are taken in whole numbers, rounded once to a lattice of floats (which adds its last digits, √D of them for
+people. (Shares are rounded down, so the hull holds 0 as well, which is no farther.) Sums are taken in whole numbers, rounded once to a lattice of floats (which adds its last digits, √D of them for
 D entries, to the sensitivity), and released with Gaussian noise.
 """
 
@@ -103,18 +103,24 @@ def noisy_second_moment(
     return smat(mechanism.release(whole)), mechanism
 
 
-def noisy_sums(given: Asked, parts: Array, whole: Array, moves: float, z: float) -> tuple[Array, GaussianMechanism]:
-    """Σ over units of the mean of part ⊗ whole/2¹⁸ over a unit's rows, with noise, and its mechanism.
+def noisy_sums(
+    given: Asked, parts: Array, whole: Array, moves: float, z: float, weights: Array | None = None
+) -> tuple[Array, GaussianMechanism]:
+    """Σ over units of the mean of part ⊗ (weights·whole)/2¹⁸ over a unit's rows, with noise, and its mechanism.
 
-    ``parts`` (n, k) says with ones and zeros where a row counts, at most once in each row, and ``whole`` (n, p) holds
-    its contribution there, whole numbers of at most 2¹⁸ in size. ``moves`` bounds the distance of two contributions.
+    ``parts`` (n, k) says with ones and zeros where a row counts, once in each row, and ``whole`` (n, p) holds its
+    contribution there, whole numbers of at most 2¹⁸ in size; ``weights`` (p,), by default 1, are rounded down to whole
+    multiples of 2⁻⁴⁰. ``moves`` bounds the distance of two contributions, and of one from 0.
     """
-    weights = np.full(len(whole), 2.0**BITS)
+    shares = np.full(len(whole), 2.0**BITS)
     if given.people is not None:
-        weights = np.floor(weights * given.people.shares())
-    total = whole_product(parts * weights[:, None], whole)
+        shares = np.floor(shares * given.people.shares())
+    total = whole_product(parts * shares[:, None], whole)
     mechanism = _gaussian(z, moves, total.size, given)
-    return mechanism.release(rounded_once([(total.ravel(), 1 << 40)])).reshape(total.shape), mechanism
+    scales = np.ones(whole.shape[1]) if weights is None else weights
+    columns = [(total[:, j], math.floor(scale * 2.0**40)) for j, scale in enumerate(scales)]
+    released = mechanism.release(rounded_once(columns))
+    return released.reshape(whole.shape[1], -1).T, mechanism
 
 
 def _gaussian(z: float, moves: float, size: int, given: Asked) -> GaussianMechanism:
