@@ -14,16 +14,16 @@ r_i²/s_i²)^½, by the inequality of Cauchy and Schwarz. (Scaled to a cube it w
    law that has them, cut to the ranges, by a public seed. What is lost in noise makes that start no worse than centres
    spread around the mean.
 2. T times: the sum of (u, c) over the rows that are nearest to each centre, with noise. Centre k moves by w·(Σu −
-   Σc/c·before)/n_k, with the weight w = τ²/(τ² + noise²) of a normal prior; τ² is a quarter of the variance of a feature.
+   Σc/c·before)/n_k, with the weight w = τ²/(τ² + noise²) of a normal prior; τ² is a tenth of the variance of a feature.
 
-T, from 1 to 6, is chosen by what the start released: as many as keep the noise of a centre below half of the spread.
+T, from 1 to 6, is chosen by what the start released: as many as keep the noise of a centre below half of the spread of rows.
 
 Privacy. Unit: one row, or with ``groups`` one person, who contributes the mean of what the person's rows would. The start
 moves as in :class:`PrivatePCA`. In an iteration a row adds one vector (u, c) to one of k cells, ‖(u, c)‖² ≤ L² = S + c².
 It moves all cells together by at most L where it comes, goes or is blanked. Where it is replaced, by at most √2·L into
 another cell, and by at most ‖u − u′‖ ≤ 2√S in the same, where c cancels. With c² = S under replace both are 2√S: the
 counts are free. Else c² = ½(Σ r_j²)^½, which is near the least noise of a centre, S(S + c²) + M(S + c²)/c², for one at
-the squared distance M = ¼Σ r_j² from the middle. The start costs Gaussian(z/√s), s = 0.3, and T iterations cost T times
+the squared distance M = ¼Σ r_j² from the middle. The start costs Gaussian(z/√s), s = 0.5, and T iterations cost T times
 Gaussian(z√(T/(1 − s))), whichever T is chosen once the start is known: Gaussian(z/√(1 − s)), which is what is charged.
 Together that is Gaussian(z), z calibrated to the budget. Which centre is nearest is computed for each row from this row
 alone. Sums and noise are exact.
@@ -53,11 +53,11 @@ from dpkit.training.whole_rows import BITS, UnitRows
 __all__ = ["PrivateKMeans"]
 
 # s
-_START = 0.3
+_START = 0.5
 # T at most
 _MOST = 6
 # of a feature's variance: τ²
-_PRIOR = 0.25
+_PRIOR = 0.1
 # points that the centres of a normal law are found on
 _POINTS = 2000
 
@@ -211,7 +211,9 @@ class _Law:
     def centres(self, unit: Array, k: int) -> Array:
         """The k centres of this law: shape (k, d)."""
         public = np.random.default_rng(0)
-        points = np.clip(self.mean + public.standard_normal((max(_POINTS, 50 * k), len(unit))) @ self.root.T, -unit, unit)
+        points = np.clip(
+            self.mean + public.standard_normal((max(_POINTS, 50 * k), len(unit))) @ self.root.T, -unit, unit
+        )
         found = KMeans(k, n_init=1, random_state=0).fit(points * unit).cluster_centers_ / unit
         return np.clip(found, -unit, unit)
 

@@ -2,9 +2,9 @@
 
 A row's contribution is a vector of whole numbers that is computed from this row alone, and no longer than a bound that
 the caller proves. A person's is the mean over that person's rows. It lies in the convex hull of contributions of single
-rows, and no two points of a hull are farther apart than two of those that span it, so that a bound for rows holds for
-people. (Shares are rounded down, so the hull holds 0 as well, which is no farther.) Sums are taken in whole numbers, rounded once to a lattice of floats (which adds its last digits, √D of them for
-D entries, to the sensitivity), and released with Gaussian noise.
+rows (and of 0, as shares are rounded down), and no two points of a hull are farther apart than two of those that span
+it, so that a bound for rows holds for people. Sums are taken in whole numbers, rounded once to a lattice of floats
+(which adds its last digits, √D of them for D entries, to the sensitivity), and released with Gaussian noise.
 """
 
 from __future__ import annotations

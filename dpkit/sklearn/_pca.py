@@ -184,6 +184,4 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountsFits):
 
 def calibrate_gaussian(budget: Budget) -> Gaussian:
     """One Gaussian release that costs the budget."""
-    return Gaussian(
-        calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget), adjacency=budget.adjacency
-    )
+    return Gaussian(calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget), adjacency=budget.adjacency)

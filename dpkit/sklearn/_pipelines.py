@@ -35,7 +35,7 @@ class UnprotectedStepWarning(UserWarning):
 
 
 def warn_of_unprotected_steps(private: type) -> None:
-    """Warn of the steps, in every pipeline that is fitting the caller's caller, that learn from rows and are not ``private``."""
+    """Warn of steps that learn from rows and are not ``private``, in every pipeline that fits the caller's caller."""
     found: list[str] = []
     frame: FrameType | None = sys._getframe(2)
     before: dict[int, int] = {}
