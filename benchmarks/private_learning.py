@@ -1,8 +1,8 @@
 """PrivatePCA and PrivateKMeans beside diffprivlib's PCA and KMeans, at equal ε, on five tables of scikit-learn.
 
-``python -m benchmarks.private_learning`` prints two tables, 40 seeds each, the mean and its standard error: the share of
-the variance that two components explain, and the inertia over that of one centre, the mean. diffprivlib is compared if
-it is installed (0.6.6 needs scikit-learn below 1.8: an environment of its own). Both get the same public bounds, the
+``python -m benchmarks.private_learning`` prints two tables, 40 seeds each, the mean and its standard error: the share
+of the variance that two components explain, and the inertia over that of one centre, the mean. diffprivlib is compared
+if it is installed (0.6.6 needs scikit-learn below 1.8: an environment of its own). Both get the same public bounds, the
 columns' own least and largest values, which stand for public knowledge here, and the same length for rows, the largest
 distance from the middle of the bounds. Neighbours are those of diffprivlib's proofs: for components a row is replaced,
 for k-means it comes or goes. Its δ is 0, ours 1e-6. Its k-means passes clusters without rows by, which its own proof

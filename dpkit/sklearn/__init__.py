@@ -5,10 +5,10 @@ methods and of their proofs: :mod:`dpkit.optimize.preconditioned_descent`, :mod:
 and :mod:`dpkit.optimize.dp_ftrl` for models; ``PrivatePCA``, ``PrivateKMeans`` and ``PrivateScaler`` have their own.
 
 Privacy. Unit: one row, or one person where ``fit`` is given ``groups``. A fit costs what ``cost_`` says and meets
-``budget``; it releases ``coef_`` and ``intercept_``, or components, centres, means and scales. Everything else that an estimator holds is public, so it may be
-pickled and handed on: the hyperparameters, the number and the names of the features, and the classes. What the proof
-asks for is public too, and held by cutting: rows are shortened to ``row_norm``, targets cut to ``target_range``, labels
-must be among ``classes``.
+``budget``; it releases ``coef_`` and ``intercept_``, or components, centres, means and scales. Everything else that an
+estimator holds is public, so it may be pickled and handed on: the hyperparameters, the number and the names of the
+features, and the classes. What the proof asks for is public too, and held by cutting: rows are shortened to
+``row_norm``, targets cut to ``target_range``, labels must be among ``classes``.
 
 **Every fit spends.** A cross-validation of k folds costs k fits, a grid of m points in it k·m of them, whichever is
 picked; a shared ``ledger`` counts them and refuses the one that passes its budget. ``clone`` keeps the ledger, where

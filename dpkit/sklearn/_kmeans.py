@@ -10,23 +10,24 @@ feature j, S² in all: the least of all scales s_j for which noise on feature j 
 r_i²/s_i²)^½, by the inequality of Cauchy and Schwarz. (Scaled to a cube it would be d·Σ r_j².)
 
 1. Start: the noisy second moment of (u, h), as in :class:`PrivatePCA`, for a mean and a covariance; from the latter
-   noise is taken out eigenvalue by eigenvalue. The centres are those of ordinary k-means on points drawn from the normal
-   law that has them, cut to the ranges, by a public seed. What is lost in noise makes that start no worse than centres
-   spread around the mean.
+   noise is taken out eigenvalue by eigenvalue. The centres are those of ordinary k-means on points drawn from the
+   normal law that has them, cut to the ranges, by a public seed. Where noise drowns the second moment, they are spread
+   around the mean.
 2. T times: the sum of (u, c) over the rows that are nearest to each centre, with noise. Centre k moves by w·(Σu −
    Σc/c·before)/n_k, with the weight w = τ²/(τ² + noise²) of a normal prior; τ² is a tenth of the variance of a feature.
 
-T, from 1 to 6, is chosen by what the start released: as many as keep the noise of a centre below half of the spread of rows.
+T, from 1 to 6, is chosen by what the start released: as many as keep the noise of a centre below half of the spread of
+rows, and at least one.
 
-Privacy. Unit: one row, or with ``groups`` one person, who contributes the mean of what the person's rows would. The start
-moves as in :class:`PrivatePCA`. In an iteration a row adds one vector (u, c) to one of k cells, ‖(u, c)‖² ≤ L² = S + c².
-It moves all cells together by at most L where it comes, goes or is blanked. Where it is replaced, by at most √2·L into
-another cell, and by at most ‖u − u′‖ ≤ 2√S in the same, where c cancels. With c² = S under replace both are 2√S: the
-counts are free. Else c² = ½(Σ r_j²)^½, which is near the least noise of a centre, S(S + c²) + M(S + c²)/c², for one at
-the squared distance M = ¼Σ r_j² from the middle. The start costs Gaussian(z/√s), s = 0.5, and T iterations cost T times
-Gaussian(z√(T/(1 − s))), whichever T is chosen once the start is known: Gaussian(z/√(1 − s)), which is what is charged.
-Together that is Gaussian(z), z calibrated to the budget. Which centre is nearest is computed for each row from this row
-alone. Sums and noise are exact.
+Privacy. Unit: one row, or with ``groups`` one person, who contributes the mean of what the person's rows would. The
+start moves as in :class:`PrivatePCA`. In an iteration a row adds one vector (u, c) to one of k cells, ‖(u, c)‖² ≤ L² =
+S + c². It moves all cells together by at most L where it comes, goes or is blanked. Where it is replaced, by at most
+√2·L into another cell, and by at most ‖u − u′‖ ≤ 2√S in the same, where c cancels. With c² = S under replace both are
+2√S: the counts are free. Else c² = ½(Σ r_j²)^½, which is near the least noise of a centre, S(S + c²) + M(S + c²)/c²,
+for one at the squared distance M = ¼Σ r_j² from the middle. The start costs Gaussian(z/√s), s = 0.5, and T iterations
+cost T times Gaussian(z√(T/(1 − s))), whichever T is chosen once the start is known: Gaussian(z/√(1 − s)), which is what
+is charged. Together that is Gaussian(z), z calibrated to the budget. Which centre is nearest is computed for each row
+from this row alone. Sums and noise are exact.
 
 Cost: n·d² for the start, and 2·n·d·k for an iteration.
 """
@@ -100,8 +101,8 @@ class PrivateKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountsFit
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(3000, 2)) + 10.0 * np.array([[0, 0], [1, 1], [2, 0]])[rng.integers(3, size=3000)]
     >>> model = PrivateKMeans(3, budget=Budget(1.0, 1e-6), bounds=(-5.0, 25.0)).fit(X)
-    >>> model.cluster_centers_[model.predict([[0.0, 0.0], [10.0, 10.0], [20.0, 0.0]])].round(-1).tolist()
-    [[0.0, 0.0], [10.0, 10.0], [20.0, 0.0]]
+    >>> model.cluster_centers_[model.predict([[0.0, 0.0], [10.0, 10.0], [20.0, 0.0]])].round(-1).astype(int).tolist()
+    [[0, 0], [10, 10], [20, 0]]
     """
 
     def __init__(
@@ -189,7 +190,7 @@ class _Law:
         moment, mechanism = noisy_second_moment(given, u, R, h, z)
         moment *= R * R + h * h
         noise = mechanism.noise_std((d + 1) * (d + 2) // 2) * (R * R + h * h)
-        self.count = given.count(float(moment[d, d]) / (h * h))
+        self.count = given.divisor(float(moment[d, d]) / (h * h))
         mean = moment[:d, d] / (self.count * h)
         far = float(mean @ mean)
         # James and Stein: a mean that noise explains is no mean

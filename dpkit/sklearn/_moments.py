@@ -47,7 +47,7 @@ class Asked(NamedTuple):
         """How many rows, or people, there are."""
         return len(self.rows) if self.people is None else len(self.people.sizes)
 
-    def count(self, noisy: float) -> float:
+    def divisor(self, noisy: float) -> float:
         """The number of units to divide by: the true one where it is public, else the noisy one, at least 1."""
         return max(1.0, noisy if self.budget.adjacency == "add_remove" else float(self.units))
 

@@ -147,7 +147,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountsFits):
         with charged(given.ledger, cost, "PrivatePCA", given.source), np.errstate(over="ignore"):
             moment, mechanism = noisy_second_moment(given, rows - centre, R, h, cost.noise_multiplier)
         moment = moment * (R * R + h * h)
-        n = given.count(float(moment[d, d]) / (h * h))
+        n = given.divisor(float(moment[d, d]) / (h * h))
         offset = moment[:d, d] / (n * h)
         length = float(np.linalg.norm(offset))
         offset *= min(1.0, R / length) if length > 0 else 1.0  # a mean of shortened rows is no longer than they are

@@ -1,8 +1,10 @@
 """What stands before a private estimator in a pipeline: a step that learned from the rows without noise undoes it.
 
 A ``StandardScaler`` before a private estimator releases sums of the rows in every number that comes after it, and no
-budget counts them. The rows alone cannot tell: a warning that depends on them (means of 0, variances of 1) would itself
-be an answer without noise. So ``fit`` looks at the types of the steps, which are public, in the pipelines that called it.
+budget counts them. The rows may not tell: a warning that depends on them (means of 0, variances of 1) would itself be
+an answer without noise. So ``fit`` looks at the types of the steps, which are public, in the pipelines that called it.
+That is found in the frames of the calls, wherever the pipeline is fitted: in a search, in a worker, inside another.
+Whoever transforms rows by hand, before a fit, is not seen.
 """
 
 from __future__ import annotations

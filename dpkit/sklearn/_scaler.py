@@ -9,9 +9,10 @@ with a = 1. A number of rows is counted by a further entry ½√d. Where a row i
 
     (u − v)²(1 + 2(u + v)²) ≤ δ²(1 + 2(2 − δ)²) ≤ 4,        δ = |u − v|,  |u + v| ≤ 2 − δ.
 
-The last step is 2δ²(2 − δ) ≤ 2 + δ: its left side is at most 64/27 (at δ = 4/3), and at most 4δ² < 2 for δ < 0.7. So the
-squares are free, and all features move by at most 2√d. Squares are cut off to whole multiples of 2⁻¹⁸, by which two of
-them differ by less than 2⁻¹⁸ more. The release costs Gaussian(z), z calibrated to the budget. Sums and noise are exact.
+The last step is 2δ²(2 − δ) ≤ 2 + δ: its left side is at most 64/27 (at δ = 4/3), and at most 4δ² < 2 for δ < 0.7. So
+the squares are free, and all features move by at most 2√d. Squares are cut off to whole multiples of 2⁻¹⁸, by which two
+of them differ by less than 2⁻¹⁸ more. The release costs Gaussian(z), z calibrated to the budget. Sums and noise are
+exact.
 
 Cost: O(n·d).
 """
@@ -127,7 +128,7 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, CountsFits):  # type
                 given, np.ones((n, 1)), whole, moves + a * math.sqrt(d) * 2.0**-BITS, z, weights=weights
             )
         noisy = sums[0] / weights
-        count = given.count(float(noisy[-1]))
+        count = given.divisor(float(noisy[-1]))
         mean = np.clip(noisy[:d] / count, -1.0, 1.0)
         least = mechanism.noise_std(sums.size) / (a * count)
         variance = np.clip(noisy[d : 2 * d] / count - mean**2, min(least, 1.0), 1.0)
