@@ -216,7 +216,7 @@ class _Law:
             self.mean + public.standard_normal((max(_POINTS, 50 * k), len(unit))) @ self.root.T, -unit, unit
         )
         found = KMeans(k, n_init=1, random_state=0).fit(points * unit).cluster_centers_ / unit
-        return np.clip(found, -unit, unit)
+        return np.asarray(np.clip(found, -unit, unit))
 
 
 class _Cells:
