@@ -1,18 +1,18 @@
 """k-means by Lloyd's iterations on noisy counts and sums, from a start that a noisy second moment gives.
 
-Sources: Lloyd's iterations with noise, Blum, Dwork, McSherry & Nissim (2005) and Su, Cao, Li, Bertino & Jin (2016); the
-inversion of eigenvalues of a matrix with symmetric noise, Benaych-Georges & Nadakuditi (2011), Theorem 2.1. What is
-different here: the start, what a release holds, and that a centre moves only as far as its noise allows.
+Sources: Lloyd's iterations with noise, Blum, Dwork, McSherry & Nissim (2005) and Su, Cao, Li, Bertino & Jin (2016). What
+is different here: the start, what a release holds, and that a centre moves only as far as its noise allows.
 
 Coordinates. r_j is half of the length of the public range of feature j. Rows are cut to these, counted from the middle
 and divided by √r_j, so that ‖u‖² ≤ S = Σ r_j. Isotropic noise on u is noise of variance r_j·S (per unit of σ²) on
 feature j, S² in all: the least of all scales s_j for which noise on feature j has the standard deviation s_j·(Σ
 r_i²/s_i²)^½, by the inequality of Cauchy and Schwarz. (Scaled to a cube it would be d·Σ r_j².)
 
-1. Start: the noisy second moment of (u, h), as in :class:`PrivatePCA`, for a mean and a covariance; from the latter
-   noise is taken out eigenvalue by eigenvalue. The centres are those of ordinary k-means on points drawn from the
-   normal law that has them, cut to the ranges, by a public seed. Where noise drowns the second moment, they are spread
-   around the mean.
+1. Start: the noisy second moment of (u, h), as in :class:`PrivatePCA`, for a mean and a covariance. Each entry is drawn
+   towards a public prior (rows about the middle, of variance 0.15·r_j in u_j, uncorrelated) by the weight that its
+   noise leaves it. The centres are those of ordinary k-means on points drawn from the normal law with that mean and
+   covariance, cut to the ranges, by a public seed. Where noise drowns the moment, they are spread over the middle of
+   the bounds.
 2. T times: the sum of (u, c) over the rows that are nearest to each centre, with noise. Centre k moves by w·(Σu −
    Σc/c·before)/n_k, with the weight w = τ²/(τ² + noise²) of a normal prior; τ² is a tenth of the variance of a feature.
 
@@ -46,6 +46,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from accounting import Budget, Gaussian, Ledger, Release, calibrate
 from accounting.arrays import Array
 from accounting.checks import integer
+from dpkit.geometry import nearest_psd
 from dpkit.mechanisms._checked import charged
 from dpkit.sklearn._estimator import CountsFits, as_a_whole
 from dpkit.sklearn._moments import Asked, asked, noisy_second_moment, noisy_sums, public_box
@@ -59,6 +60,9 @@ _START = 0.5
 _MOST = 6
 # of a feature's variance: τ²
 _PRIOR = 0.1
+# of a squared half-range: the variance of rows, and of their mean, that is expected beforehand
+_SPREAD = 0.15
+_MEAN = 0.1
 # points that the centres of a normal law are found on
 _POINTS = 2000
 
@@ -191,21 +195,16 @@ class _Law:
         moment *= R * R + h * h
         noise = mechanism.noise_std((d + 1) * (d + 2) // 2) * (R * R + h * h)
         self.count = given.divisor(float(moment[d, d]) / (h * h))
+        # a prior of rows that lie loosely within the bounds, which is all that is left where noise drowns the moment
         mean = moment[:d, d] / (self.count * h)
-        far = float(mean @ mean)
-        # James and Stein: a mean that noise explains is no mean
-        mean *= max(0.0, 1.0 - 0.5 * d * (noise / (self.count * h)) ** 2 / far) if far > 0 else 1.0
-        self.mean = np.clip(mean, -unit, unit)
-        found, basis = np.linalg.eigh(moment[:d, :d] / self.count - np.outer(self.mean, self.mean))
-        # noise makes of an eigenvalue λ > τ about λ + τ²/λ > 2τ; what is below is not seen
-        tau = noise / self.count * math.sqrt(0.5 * d)
-        seen = found > 2.0 * tau
-        values = np.where(seen, 0.5 * (found + np.sqrt(np.maximum(found**2 - 4.0 * tau**2, 0.0))), 0.0)
-        rest = min(max(0.0, float(found.sum() - values.sum())), float((unit**2).sum()))
-        if not seen.all():
-            values[~seen] = rest / int((~seen).sum())
-        self.covariance = (basis * values) @ basis.T
-        self.root = basis * np.sqrt(values)
+        off = 0.5 * (noise / (self.count * h)) ** 2
+        self.mean = np.clip(mean * (_MEAN * unit**2) / (_MEAN * unit**2 + off), -unit, unit)
+        found = moment[:d, :d] / self.count - np.outer(self.mean, self.mean)
+        prior, usual = _SPREAD * np.diag(unit**2), (_SPREAD * np.outer(unit, unit)) ** 2
+        entries = (noise / self.count) ** 2 * (0.5 + 0.5 * np.eye(d))
+        self.covariance = nearest_psd(prior + (found - prior) * usual / (usual + entries))
+        values, basis = np.linalg.eigh(self.covariance)
+        self.root = basis * np.sqrt(np.maximum(values, 0.0))
         # no variance of numbers within ±√r is above r
         self.variance = np.clip(self.covariance.diagonal(), 1e-3 * unit**2, unit**2)
 
