@@ -1,7 +1,7 @@
 """k-means by Lloyd's iterations on noisy counts and sums, from a start that a noisy second moment gives.
 
-Sources: Lloyd's iterations with noise, Blum, Dwork, McSherry & Nissim (2005) and Su, Cao, Li, Bertino & Jin (2016). What
-is different here: the start, what a release holds, and that a centre moves only as far as its noise allows.
+Sources: Lloyd's iterations with noise, Blum, Dwork, McSherry & Nissim (2005) and Su, Cao, Li, Bertino & Jin (2016).
+What is different here: the start, what a release holds, and that a centre moves only as far as its noise allows.
 
 Coordinates. r_j is half of the length of the public range of feature j. Rows are cut to these, counted from the middle
 and divided by √r_j, so that ‖u‖² ≤ S = Σ r_j. Isotropic noise on u is noise of variance r_j·S (per unit of σ²) on
