@@ -138,7 +138,7 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
 
     def register(
         self,
-        arms: ArrayLike,
+        arms: ArrayLike | None,
         index: int,
         person: str | bytes | int | None = None,
         *,

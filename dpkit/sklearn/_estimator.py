@@ -23,8 +23,9 @@ from dpkit.models.losses import GLM
 from dpkit.optimize import DPFTRL, noisy_gradient_descent, preconditioned_descent
 from dpkit.optimize.parts.softmax import Softmax
 from dpkit.sklearn._notices import Fits, warn_of_shortened
+from dpkit.sklearn._pipelines import warn_of_unprotected_steps
 
-__all__ = ["KeepsLedger", "PrivateGLM", "as_a_whole", "checked_ledger", "generator_of"]
+__all__ = ["CountsFits", "KeepsLedger", "PrivateGLM", "as_a_whole", "checked_ledger", "generator_of"]
 
 
 # of preconditioned descent: more of them would change little but the time
@@ -43,6 +44,7 @@ def as_a_whole(fit: Fit) -> Fit:
     def whole(self: Any, *args: Any, **more: Any) -> Any:
         made: Any = object.__new__(type(self))
         vars(made).update(vars(self))
+        warn_of_unprotected_steps(KeepsLedger)
         fit(made, *args, **more)
         self.__dict__ = vars(made)
         return self
@@ -76,10 +78,28 @@ def checked_ledger(ledger: object) -> Ledger | None:
     return ledger
 
 
-class PrivateGLM(KeepsLedger):
-    """What the two estimators share: η = x·θ + offset over rows of length at most R."""
+class CountsFits(KeepsLedger):
+    """An estimator whose clones are counted with it, to warn of a search that spends a budget with each fit."""
 
     budget: Budget | None
+    random_state: int | np.random.Generator | np.random.RandomState | None
+
+    def fits(self) -> Fits:
+        """The count of what this estimator and its clones have fitted."""
+        found: Fits = self.__dict__.setdefault("_fits", Fits())
+        return found
+
+    def __sklearn_clone__(self) -> Self:
+        """An unfitted copy that spends from the same ledger, and is counted with this one."""
+        twin = super().__sklearn_clone__()
+        twin._fits = self.fits()
+        twin._cloned = True
+        return twin
+
+
+class PrivateGLM(CountsFits):
+    """What the two estimators share: η = x·θ + offset over rows of length at most R."""
+
     row_norm: float
     radius: float
     clip: float | None
@@ -89,7 +109,6 @@ class PrivateGLM(KeepsLedger):
     epochs: int
     step_scale: float
     public_rows: int | None
-    random_state: int | np.random.Generator | np.random.RandomState | None
 
     def _descend(self, objective: GLM | Softmax, X: Array, y: Array, groups: ArrayLike | None) -> tuple[Array, Array]:
         """θ and the offset, a row and an entry for each η."""
@@ -151,7 +170,7 @@ class PrivateGLM(KeepsLedger):
                 run.advance(run.horizon)
                 fit = run.result()
         self.cost_, self.n_iter_ = fit.cost, fit.nit
-        self.__dict__.setdefault("_fits", Fits()).note(self.budget, self.ledger, clone="_cloned" in self.__dict__)
+        self.fits().note(self.budget, self.ledger, clone="_cloned" in self.__dict__)
         theta = np.atleast_2d(fit.x)
         d = X.shape[1]
         return theta[:, :d], theta[:, d] * R if self.fit_intercept else np.zeros(len(theta))
@@ -161,13 +180,6 @@ class PrivateGLM(KeepsLedger):
         check_is_fitted(self)
         rows: Array = validate_data(self, X, dtype=np.float64, reset=False)
         return shortened(rows, self.row_norm)[0]
-
-    def __sklearn_clone__(self) -> Self:
-        """An unfitted copy that spends from the same ledger, and is counted with this one."""
-        twin = super().__sklearn_clone__()
-        twin._fits = self.__dict__.setdefault("_fits", Fits())
-        twin._cloned = True
-        return twin
 
 
 def generator_of(random_state: object) -> np.random.Generator | None:
