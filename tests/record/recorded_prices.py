@@ -76,7 +76,7 @@ def notions(release: Any) -> dict[str, Callable[[], Any]]:
 
 
 def names(gate: bool) -> list[str]:
-    """Descriptions, and what is calibrated. The gate has a third of those marked in the file and of the calibrations."""
+    """Descriptions, and what is calibrated. The gate has every third of the marked ones, and of the calibrations."""
     marks = json.loads(KEPT.read_text())
     if not gate:
         return [*marks, *CALIBRATED]
