@@ -52,7 +52,7 @@ def _ground(package: str) -> frozenset[str]:
     while True:
         up = set()
         for stem in found:
-            own = {name.split(".")[1] for name in _imported(_parsed(beside[stem])) if name.startswith(f"{package}.")}
+            own = {name.split(".")[1] for name in _imported(parsed(beside[stem])) if name.startswith(f"{package}.")}
             up |= {stem} if own - found else set()
         if not up:
             return frozenset(found)
@@ -60,7 +60,7 @@ def _ground(package: str) -> frozenset[str]:
 
 
 @cache
-def _parsed(path: Path) -> ast.Module:
+def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -70,7 +70,7 @@ def rooms() -> list[Room]:
     found: dict[str, tuple[list[str], int, set[str]]] = {}
     for path in files:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        tree = _parsed(path)
+        tree = parsed(path)
         purpose, lines, imports = found.setdefault(room_of(module), ([], 0, set()))
         if module == room_of(module):
             purpose.append((ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " "))

@@ -70,12 +70,8 @@ def _type_checking_only(node: ast.AST) -> bool:
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-
-
 def imported_by(name: str, path: Path, *, top_only: bool = False, types: bool = True) -> set[str]:
-    return imports(parsed(path), name, is_package=path.name == "__init__.py", top_only=top_only, types=types)
+    return imports(house.parsed(path), name, is_package=path.name == "__init__.py", top_only=top_only, types=types)
 
 
 def test_arrows_point_down_only():
@@ -179,6 +175,7 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
+@cache
 def arrows(*, top_only: bool) -> dict[str, set[str]]:
     names = {name for _, name, _ in ALL}
     found = {name: (imported_by(name, path, top_only=top_only, types=False) & names) - {name} for _, name, path in ALL}
@@ -223,7 +220,7 @@ def test_no_folder_is_a_heap():
 def test_every_folder_says_what_it_is_for():
     """In the first line of its __init__, which is more than a name."""
     for folder in FOLDERS:
-        told = ast.get_docstring(parsed(folder / "__init__.py")) or ""
+        told = ast.get_docstring(house.parsed(folder / "__init__.py")) or ""
         assert len(told.split("\n")[0].split()) > 4, folder
 
 

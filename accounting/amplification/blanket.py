@@ -194,8 +194,8 @@ def response_local_epsilon(categories: int, users: int, epsilon: float, delta: f
 
     Examples
     --------
-    >>> round(response_local_epsilon(10, 10_000, 0.5, 1e-6), 2)
-    4.43
+    >>> round(response_local_epsilon(10, 2000, 0.5, 1e-6), 2)
+    3.13
     """
     least = local_epsilon(users, epsilon, delta)
     if delta == 0:

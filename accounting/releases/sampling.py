@@ -156,8 +156,8 @@ class FixedSizeSubsampled(Release):
     --------
     >>> from accounting import FixedSizeSubsampled, Gaussian, epsilon
     >>> step = FixedSizeSubsampled(Gaussian(1.0), batch_size=600, records=60_000)
-    >>> round(epsilon(1000 * step, 1e-5), 2)
-    1.88
+    >>> round(epsilon(300 * step, 1e-5), 2)
+    1.08
     """
 
     release: Release

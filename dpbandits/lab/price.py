@@ -15,7 +15,7 @@ is like the data.
 
 >>> from dpbandits.lab.environments import GLM
 >>> world = GLM(dim=3, link="probit", theta_norm=2.0)
->>> table = price_of_privacy(world, [1.0, 8.0], rounds=1000, seeds=3, progress=False)
+>>> table = price_of_privacy(world, [1.0, 8.0], rounds=500, seeds=3, progress=False)
 >>> [(row.unit, row.epsilon) for row in table.rows]
 [('round', 1.0), ('round', 8.0)]
 >>> 0 < table.rows[1].price < table.rows[0].price < 1

@@ -87,16 +87,16 @@ class Doubling(Epochs):
     >>> import numpy as np
     >>> from accounting import Budget
     >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
-    >>> policy = Doubling(2, "OnePassPrivateGLM", budget=Budget(1.0, 1e-6), first_epoch=500, rng=rng)
+    >>> policy = Doubling(2, "OnePassPrivateGLM", budget=Budget(2.0, 1e-6), first_epoch=200, rng=rng)
     >>> reward = 0.0
-    >>> for _ in range(4000):
+    >>> for _ in range(1400):
     ...     decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
     ...     policy.update(decision, float(rng.random() < (0.2, 0.8)[decision.index]))
     ...     reward += (0.2, 0.8)[decision.index]
-    >>> policy.epoch, reward / 4000 > 0.7
-    (3, True)
+    >>> policy.epoch, reward / 1400 > 0.7
+    (2, True)
     >>> print(policy.privacy())
-    (1, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
+    (2, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
     """
 
     most_epochs: ClassVar[int] = 60

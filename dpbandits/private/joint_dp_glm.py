@@ -193,13 +193,13 @@ class JointDPGLM(PrivatePolicy[Estimates]):
     >>> import numpy as np
     >>> from accounting import Budget
     >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
-    >>> policy = JointDPGLM(dim=2, budget=Budget(4.0, 1e-6), horizon=2000, rng=rng)
+    >>> policy = JointDPGLM(dim=2, budget=Budget(4.0, 1e-6), horizon=600, rng=rng)
     >>> reward = 0.0
-    >>> for _ in range(2000):
+    >>> for _ in range(600):
     ...     decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
     ...     policy.update(decision, float(rng.random() < (0.2, 0.8)[decision.index]))
     ...     reward += (0.2, 0.8)[decision.index]
-    >>> reward / 2000 > 0.7
+    >>> reward / 600 > 0.7
     True
     >>> print(policy.privacy())
     (4, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)

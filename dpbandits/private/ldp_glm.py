@@ -161,16 +161,16 @@ class LDPGLM(PrivatePolicy[Estimate]):
     >>> import numpy as np
     >>> from accounting import Budget
     >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
-    >>> policy = LDPGLM(dim=2, budget=Budget(2.0, 1e-6), horizon=5000, rng=rng)
+    >>> policy = LDPGLM(dim=2, budget=Budget(4.0, 1e-6), horizon=1500, rng=rng)
     >>> reward = 0.0
-    >>> for _ in range(5000):
+    >>> for _ in range(1500):
     ...     decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
     ...     policy.update(decision, float(rng.random() < (0.2, 0.8)[decision.index]))
     ...     reward += (0.2, 0.8)[decision.index]
-    >>> reward / 5000 > 0.7
+    >>> reward / 1500 > 0.7
     True
     >>> print(policy.privacy())
-    (2, 1e-06)-DP local, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
+    (4, 1e-06)-DP local, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
     """
 
     trust: ClassVar[Literal["local"]] = "local"

@@ -86,17 +86,17 @@ class Restarting(Epochs):
     >>> import numpy as np
     >>> from accounting import Budget
     >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
-    >>> policy = Restarting(2, budget=Budget(1.0, 1e-6), horizon=4000, on_change=True, rng=rng)
+    >>> policy = Restarting(2, budget=Budget(2.0, 1e-6), horizon=1600, on_change=True, rng=rng)
     >>> reward = 0.0
-    >>> for t in range(4000):
-    ...     means = (0.2, 0.8) if t < 2000 else (0.8, 0.2)
+    >>> for t in range(1600):
+    ...     means = (0.2, 0.8) if t < 800 else (0.8, 0.2)
     ...     decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
     ...     policy.update(decision, float(rng.random() < means[decision.index]))
     ...     reward += means[decision.index]
-    >>> policy.epoch, reward / 4000 > 0.7
+    >>> policy.epoch, reward / 1600 > 0.7
     (1, True)
     >>> print(policy.privacy())
-    (1, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
+    (2, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
     """
 
     most_epochs: ClassVar[int] = 10_000

@@ -65,7 +65,7 @@ class OFUGLB(ReferencePolicy):
     --------
     >>> import numpy as np
     >>> policy = OFUGLB(dim=2)
-    >>> for _ in range(50):
+    >>> for _ in range(20):
     ...     decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
     ...     policy.update(decision, float(decision.index == 1))
     >>> policy.select([[1.0, 0.0], [0.0, 1.0]]).index

@@ -140,10 +140,10 @@ def noisy_sgd(
     >>> y = (X @ [1.0, -1.0, 0.0] > 0).astype(float)
     >>> budget = Budget(1.0, 1e-6, adjacency="add_remove")
     >>> fit = noisy_sgd(
-    ...     glm("logistic", clip=1.0), X, y, constraint=LpBall(2, 3, 2.0), budget=budget, steps=300, public_rows=5000
+    ...     glm("logistic", clip=1.0), X, y, constraint=LpBall(2, 3, 2.0), budget=budget, steps=100, public_rows=5000
     ... )
     >>> fit.nit, bool(fit.x[0] > 0.3 > -0.3 > fit.x[1])
-    (300, True)
+    (100, True)
     """
     d = constraint.dimension
     X, y = checked_data(X, y, d)

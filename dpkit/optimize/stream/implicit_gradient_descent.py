@@ -138,12 +138,12 @@ class ImplicitGradientDescent(StreamLearner[ConvexSet]):
     >>> from dpkit.optimize import ImplicitGradientDescent, glm
     >>> source = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
     >>> learner = ImplicitGradientDescent(
-    ...     glm("poisson", clip=1.0), LpBall(2, 3, 2.0), horizon=5000, budget=Budget(8.0, 1e-6), rng=source
+    ...     glm("poisson", clip=1.0), LpBall(2, 3, 2.0), horizon=1500, budget=Budget(8.0, 1e-6), rng=source
     ... )
-    >>> for x in source.normal(size=(5000, 3)) / 2:
+    >>> for x in source.normal(size=(1500, 3)) / 2:
     ...     theta = learner.step(x, source.poisson(np.exp(x[0] - x[1])))
-    >>> learner.steps, bool(theta[0] > 0.2 > -0.2 > theta[1])
-    (5000, True)
+    >>> learner.steps, bool(theta[0] > 0.1 > -0.1 > theta[1])
+    (1500, True)
     """
 
     norm = 2.0
@@ -365,11 +365,11 @@ def implicit_gradient_descent(
     >>> from accounting import Budget
     >>> from dpkit.geometry import LpBall
     >>> from dpkit.optimize import glm, implicit_gradient_descent
-    >>> X = np.random.default_rng(0).normal(size=(5000, 3)) / 3
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3)) / 3
     >>> common = {"constraint": LpBall(2, 3, 2.0), "budget": Budget(1.0, 1e-6)}
     >>> fit = implicit_gradient_descent(glm("squared", clip=0.5), X, X @ [1.0, -1.0, 0.0], **common)
     >>> fit.nfev, fit.cost
-    (5000, Gaussian(noise_multiplier=4.22467..., adjacency='replace'))
+    (1000, Gaussian(noise_multiplier=4.22467..., adjacency='replace'))
     """
 
     def make(horizon: int, ledger: Ledger | None) -> ImplicitGradientDescent:

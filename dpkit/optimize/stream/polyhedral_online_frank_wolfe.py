@@ -134,9 +134,9 @@ class PolyhedralOnlineFrankWolfe(RecursiveGradients[PolyhedralSet]):
     >>> from dpkit.geometry import LpBall
     >>> from dpkit.optimize import PolyhedralOnlineFrankWolfe, glm
     >>> learner = PolyhedralOnlineFrankWolfe(
-    ...     glm("squared", clip=0.5), LpBall(1, 100), horizon=4000, budget=Budget(2.0, 1e-6)
+    ...     glm("squared", clip=0.5), LpBall(1, 20), horizon=1500, budget=Budget(4.0, 1e-6)
     ... )
-    >>> rows = np.random.default_rng(0).uniform(-1, 1, size=(4000, 100))
+    >>> rows = np.random.default_rng(0).uniform(-1, 1, size=(1500, 20))
     >>> for x in rows:
     ...     theta = learner.step(x, 0.8 * x[7])
     >>> int(np.argmax(theta)), learner.constraint.contains(theta)
@@ -349,12 +349,12 @@ def polyhedral_online_frank_wolfe(
     >>> from accounting import Budget
     >>> from dpkit.geometry import Simplex
     >>> from dpkit.optimize import glm, polyhedral_online_frank_wolfe
-    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(3000, 50))
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(1200, 20))
     >>> fit = polyhedral_online_frank_wolfe(
-    ...     glm("squared", clip=0.5), X, X[:, 3], constraint=Simplex(50), budget=Budget(2.0, 1e-6)
+    ...     glm("squared", clip=0.5), X, X[:, 3], constraint=Simplex(20), budget=Budget(4.0, 1e-6)
     ... )
     >>> int(np.argmax(fit.x)), fit.nit
-    (3, 3000)
+    (3, 1200)
     """
 
     def make(horizon: int, ledger: Ledger | None) -> PolyhedralOnlineFrankWolfe:
