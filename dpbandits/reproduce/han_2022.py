@@ -22,7 +22,7 @@ def figure_5_1() -> Figure:
     private = {"budget": budget, "reward_range": environment.reward_range, "on_violation": "clip"}
     # DP-HDB takes contexts and a bound on ‖θ_k‖₁; the others take block vectors and a bound on ‖(θ_1, θ_2)‖₂
     own = private | {"link": "linear", "theta_bound": environment.theta_l1_bound}
-    # Algorithm 3 to the letter, not private as claimed; t₀ of Theorem 4.2 without its constant
+    # Algorithm 3 to the letter, whose claim of privacy is not proved; t₀ of Theorem 4.2 without its constant
     printed = own | {"parameters": "published"}
     # symmetric noise of known scale: gradients clipped there (see DPHDB's ``clip``)
     own |= {"clip": 1.5 * environment.scale}
@@ -40,8 +40,8 @@ def figure_5_1() -> Figure:
         panels=(Panel("linear, d = 50, K = 2", environment, rounds, lines),),
         note=(
             "The paper prints curves: DP-HDB far below DP-LinUCB (Shariff & Sheffet 2018). Its DP-HDB takes a step in "
-            "every round, as DP-HDB as published has: its algorithm to the letter, which is not private as claimed. "
-            "DP-HDB is told the scale of the noise, as is OFUL, which is not private. "
+            "every round, as DP-HDB as published has: its algorithm to the letter, whose claim of privacy is not "
+            "proved. DP-HDB is told the scale of the noise, as is OFUL, which is not private. "
             "The others' parameter has K·d = 100 entries, of which ten are not 0."
         ),
         quick=Quick(rounds=5000),

@@ -199,9 +199,21 @@ def test_what_is_not_reached_stands_first_with_both_numbers_and_a_paired_interva
     assert lines[0].startswith("- **Not reached:** the paper: chance is no worse than OFUL. Here uniform ")
     assert re.search(r"\(difference \+\d+ ± \d+, 95 %, 3 seeds\)", lines[0])
     assert lines[1].startswith("- **Less than half of what is printed:** OFUL ")
-    assert lines[1].endswith(" for 1,000,000.")
+    assert re.search(r" OFUL [\d.]+ ± [\d.]+ for 1,000,000\.$", lines[1])
     assert lines[2].startswith("- **Ahead of uniform:** OFUL ")
     assert lines[-1].startswith("- **Reached:** the paper: chance is much worse than OFUL.")
+
+
+def test_of_printed_regrets_those_of_the_published_parameters_stand_first():
+    printed = Found(regret=1.0)
+    ours, theirs = (
+        Line(name, "HvtUCB", arguments, published=printed)
+        for name, arguments in (("ours", {}), ("theirs", {"parameters": "published"}))
+    )
+    table = [Row("linear", line, {"regret": 3.0}) for line in (ours, theirs)]
+    assert confronted(replace(small(), claims=(), rival=""), table) == (
+        "- **Above what is printed:** theirs 3 for 1; ours 3 for 1."
+    )
 
 
 @pytest.mark.parametrize(
