@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -293,7 +294,8 @@ class LaplaceMechanism(_Additive):
     def _multiplier(self, epsilon: float | None, noise_multiplier: float | None) -> float:
         if epsilon is not None and noise_multiplier is None:
             z = 1.0 / positive("epsilon", epsilon)
-            return z if 1.0 / z <= epsilon else math.nextafter(z, math.inf)
+            # 1/z itself, and not only as it is rounded, must be no more than ε
+            return z if Fraction(z) * Fraction(epsilon) >= 1 else math.nextafter(z, math.inf)
         if noise_multiplier is None or epsilon is not None:
             raise TypeError(
                 "LaplaceMechanism needs epsilon= or noise_multiplier= (which is 1/epsilon), and not both, got "

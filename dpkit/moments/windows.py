@@ -71,7 +71,7 @@ def covered(cost: Release) -> NoisyMax:
     --------
     >>> from accounting import Gaussian, Laplace
     >>> round(covered(Laplace(1.0)).epsilon, 3), round(covered(Gaussian(1.0)).epsilon, 3)
-    (0.832, 1.615)
+    (0.832, 1.614)
     """
     adjacency = cost.adjacency
     if isinstance(cost, Laplace):

@@ -47,9 +47,9 @@ def test_before_there_is_signal_lengths_count_and_after_it_less_and_less():
 
 def test_a_policys_weights_are_those_of_its_noise_and_schedule():
     made = policy()
-    sums, (a, c) = made.sums.sums, made.sums.kept()["units"]
+    sums, (a, c, *_) = made.sums.sums, made.sums.kept()["units"]
     one = calibrate(lambda z: Gaussian(z), BUDGET) * sums.sensitivity
-    signal = clarity(4, 1.0, made.record.secant.W, made.theta_bound, one / c, one / a)
+    signal = clarity(4, 1.0, made.record.levels.base.W, made.theta_bound, one / c, one / a)
     weights = release_weights(made.schedule.ends, signal)
     np.testing.assert_allclose(sums.weights, weights / weights.max(), rtol=1e-12)
     # the first release that is clearer than the bound is within the run: what this is for
