@@ -252,6 +252,7 @@ def check_walk(number, seed):
     assert np.median(widths) < 1e-3
 
 
+@pytest.mark.slow
 def test_brackets_of_random_compositions_are_narrow():
     check_walk(13, seed=1)
 
@@ -315,6 +316,7 @@ def test_the_lower_value_of_a_noisy_max_is_of_two_scores(noise, order):
     assert abs(wins_after - q) < 14 * 0.5 / math.sqrt(difference.size)
 
 
+@pytest.mark.slow
 def test_brackets_elsewhere():
     assert bound(parallel(Gaussian(1.0), Laplace(1.0)), 1e-6).lower > 0.99 * epsilon(Gaussian(1.0), 1e-6)
     assert bound(PureDP(0.5), 0.0) == Bracket(0.5, 0.5)

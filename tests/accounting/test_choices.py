@@ -192,6 +192,7 @@ def test_a_pair_from_below_is_one_of_laws_whatever_the_values(less):
         assert float(np.maximum(p - math.exp(x) * q, 0).sum()) <= value * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("total", "width"),
     [

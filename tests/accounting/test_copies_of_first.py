@@ -21,6 +21,7 @@ B = Budget(1.0, 1e-6, adjacency="add_remove")
 STEP = PoissonSubsampled(Gaussian(1.0), 0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "rate", "count", "least"), [(1.5, 0.01, 806, 0.9499), (1.0, 0.005, 790, 0.93)])
 def test_how_many_samples_with_little_noise_fit_where_they_come_first(noise, rate, count, least):
     kind = PoissonSubsampled(Gaussian(noise), rate)

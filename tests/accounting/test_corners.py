@@ -43,6 +43,7 @@ FALLING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", FALLING.values(), ids=FALLING)
 @pytest.mark.parametrize("at", [1e-6, 1e-15])
 def test_from_end_to_end_more_noise_costs_less(make, at):

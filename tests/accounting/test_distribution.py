@@ -122,6 +122,7 @@ def test_it_is_drawn_and_shown():
 # ---------------------------------------------------------------------------------------------------- stored and shared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_read_back_costs_hardly_more_alone_and_composed(kind, tmp_path):
     held = PLD.of(KINDS[kind])

@@ -156,6 +156,7 @@ def test_a_game_among_others_costs_more_than_either_and_less_than_the_sum(others
     assert max(epsilon(steps, 1e-6), epsilon(others, 1e-6)) < found < epsilon(steps, 5e-7) + epsilon(others, 5e-7)
 
 
+@pytest.mark.slow
 def test_totals_grow_with_steps_rate_and_noise():
     def total(count, size, z):
         return float(epsilon(count * FixedSizeSubsampled(Gaussian(z), size, 1000), 1e-6))
@@ -178,6 +179,7 @@ def check_random_compositions(number, seed):
         assert upper - lower <= 0.01 * upper
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:ε is only known")
 def test_brackets_of_random_compositions():
     check_random_compositions(2, seed=1)
@@ -228,6 +230,7 @@ def test_batches_with_little_noise_are_not_lost_below():
     assert np.all(laws.masses.sum(axis=1) > 1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_ten_thousand_batches_are_known_closely():
     # 0.95 % with wide cells, 1.2 % with cells of uneven widths
     lower, upper = bound(10_000 * FixedSizeSubsampled(Gaussian(5.0), 1000, 10_000), 1e-6)

@@ -125,6 +125,7 @@ def test_how_many_of_one_kind_fit(release, least):
 KINDS = ["pure", "gaussian", "discrete", "laplace", "subsampled"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "least", "usual"),
     [

@@ -154,6 +154,7 @@ def test_groups():
     assert gdp(tree) == pytest.approx(tree_sensitivity(64, 2, 8) / 5.0)
 
 
+@pytest.mark.slow
 @given(size=st.integers(1, 20))
 @settings(max_examples=40, deadline=None)
 def test_a_group_of_one_is_a_row_and_larger_groups_cost_more(size):

@@ -129,6 +129,7 @@ def test_what_was_no_inverse_is_one(release, target):
     check_inverse(release, target)
 
 
+@pytest.mark.slow
 def test_rare_strong_releases_have_a_narrow_bracket():
     rare = 10 * PoissonSubsampled(Gaussian(2.11), 1.44e-4) + 100 * PoissonSubsampled(Gaussian(0.875), 1.03e-4)
     lower, upper = bound(rare, 1.9e-9)

@@ -268,6 +268,7 @@ def test_the_third_of_a_message_is_what_the_witness_says(randomizer):
     ) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_few_unary_encodings_cost_what_they_do_where_the_others_hold_the_same():
     for local, users, level in ((UnaryEncoding(6.0, 5), 5, 1e-3), (UnaryEncoding(6.0, 5, optimized=False), 30, 1e-6)):
         found = bound(LocalShuffled(local, users), level)
@@ -277,6 +278,7 @@ def test_few_unary_encodings_cost_what_they_do_where_the_others_hold_the_same():
     assert found.upper * (1 - 3e-3) <= found.lower <= found.upper
 
 
+@pytest.mark.slow
 def test_what_shuffled_messages_cost():
     narrow = LocalShuffled(RandomizedResponse(1.0, 10), 10_000)
     for count, about in ((1, 0.02326), (20, 0.11653)):

@@ -237,6 +237,7 @@ def test_where_many_tell_something_each_is_a_choice():
     assert scores_below._at_once(Play("gumbel", 10.0, 10_000, 0.001)) == 78
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "total",
     [

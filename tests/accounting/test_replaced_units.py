@@ -183,6 +183,7 @@ def test_swaps_of_discrete_and_of_continuous_noise_agree():
 # ------------------------------------------------------------------------------------------------------ fixed batches
 
 
+@pytest.mark.slow
 def test_batches_of_a_fixed_size_cost_a_little_more_than_poisson_samples():
     fixed = FixedSizeSubsampled(Gaussian(1.0), 600, 60_000)
     poisson = PoissonSubsampled(Gaussian(1.0), 0.01)

@@ -183,6 +183,7 @@ def test_the_theorys_batches_are_those_of_equations_6_and_7():
     assert policy.schedule.ends == (first, first + math.ceil(alpha))
 
 
+@pytest.mark.slow
 def test_default_batches_double_and_the_theorys_explore_all_the_time():
     policy = policy_with(horizon=5000, batches=None, analysis="paper")  # whose noise needs no calibration
     assert policy.schedule.ends == (96, 288, 672, 1440, 2976)
@@ -265,6 +266,7 @@ def probit_regret(T: int, seeds: int) -> float:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_regret_on_the_probit_workload():
     """Uniform choice has about 700 in 1500 rounds."""
     assert probit_regret(1500, 1) <= 120

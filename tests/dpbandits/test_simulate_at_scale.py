@@ -142,6 +142,7 @@ def test_every_back_end_gives_the_same_bits(reference, backend, tmp_path):
         joblib.externals.loky.get_reusable_executor().shutdown(wait=True)
 
 
+@pytest.mark.slow
 def test_a_local_cluster_of_dask_gives_the_same_bits(reference):
     distributed = pytest.importorskip("distributed")
     joblib = pytest.importorskip("joblib")

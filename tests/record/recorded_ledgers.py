@@ -71,9 +71,10 @@ FILLED = {
 
 
 def names(gate: bool) -> list[str]:
-    """The files, and budgets to be used up; what takes a second is left out in the gate."""
+    """The files, and budgets to be used up; the gate has every other one that takes less than a second."""
     all_of_them = [*LEDGERS, *(f"filled with {text}" for text in FILLED)]
-    return [name for name in all_of_them if not gate or (name != "rows come and go" and "Subsampled" not in name)]
+    quick = [name for name in all_of_them if name != "rows come and go" and "Subsampled" not in name]
+    return quick[::2] if gate else list(all_of_them)
 
 
 def keep() -> None:

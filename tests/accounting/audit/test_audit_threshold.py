@@ -80,6 +80,7 @@ def gaussian_pair(rng):
     return rng.normal(1.0, 1.0, 600), rng.normal(0.0, 1.0, 600)
 
 
+@pytest.mark.slow
 def test_coverage():
     assert failures(laplace_pair, 1.0, delta=0.0) <= ALLOWED
     assert failures(gaussian_pair, 1.0, delta=1e-5, gaussian=True) <= ALLOWED
