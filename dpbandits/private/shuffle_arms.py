@@ -94,7 +94,7 @@ class ShuffleArms(PrivatePolicy[Estimate]):
     >>> import numpy as np
     >>> from accounting import Budget
     >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
-    >>> policy = ShuffleArms(["plain", "witty", "loud"], budget=Budget(2.0, 1e-6), horizon=3000, rng=rng)
+    >>> policy = ShuffleArms(["plain", "witty", "loud"], budget=Budget(4.0, 1e-6), horizon=3000, rng=rng)
     >>> liked = {"plain": 0.1, "witty": 0.3, "loud": 0.15}
     >>> for _ in range(3000):
     ...     decision = policy.select()
@@ -102,7 +102,7 @@ class ShuffleArms(PrivatePolicy[Estimate]):
     >>> max(policy.means(), key=policy.means().get)
     'witty'
     >>> print(policy.privacy())
-    (2, 1e-06)-DP shuffle, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
+    (4, 1e-06)-DP shuffle, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
     """
 
     trust: ClassVar[Literal["shuffle"]] = "shuffle"

@@ -255,6 +255,7 @@ def test_brackets_at_every_delta(eps, count):
         above = upper * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_totals_beyond_what_floats_hold_have_lower_values():
     found = bound(800 * NoisyMax(1.5), 1e-6)
     assert 0.99 * found.upper < found.lower <= found.upper

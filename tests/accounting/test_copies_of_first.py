@@ -38,6 +38,7 @@ def test_what_is_served_well_anyway_has_no_share_of_its_own():
     assert first_filter(B, STEP + Gaussian(100.0)).rule == mixed_rule(B)
 
 
+@pytest.mark.slow
 def test_a_ledger_takes_the_kind_to_the_end_and_another_one_ends_it(tmp_path):
     path = tmp_path / "one.ledger"
     with Ledger.open(path, B) as ledger:

@@ -58,6 +58,7 @@ def test_from_end_to_end_more_noise_costs_less(make, at):
     assert len(found) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", FALLING.values(), ids=FALLING)
 def test_ten_of_them_cost_at_most_ten_times_as_much(make):
     one = float(epsilon(make(1.0), 1e-7))

@@ -98,6 +98,7 @@ def test_groups_are_all_integers():
         assert len(_groups(0, last, most)) == min(most, last + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:ε is only known")
 @pytest.mark.parametrize(
     ("total", "width"),

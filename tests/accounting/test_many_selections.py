@@ -64,6 +64,7 @@ def two_rows(p, q, cut, pace):
     return np.append(small, large)[np.argsort(key)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "kind"), [(0, 0), (1, 1), (2, 2), (3, 0), (4, 2), (4, 0)])
 def test_a_moment_is_little_above_that_of_the_worst_order(law, kind):
     rng = np.random.default_rng(law)

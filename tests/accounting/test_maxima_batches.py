@@ -52,6 +52,7 @@ def test_no_three_neighbours_are_worse(data, eps, rate):
         assert value(laws, rate, before, x) <= after * (1 + 1e-9) + 1e-14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "eps", "batch", "count", "width"),
     [

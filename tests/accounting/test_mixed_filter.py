@@ -98,6 +98,7 @@ def drawn(kinds, generator):
     return [make[kind]() for kind, _ in zip(itertools.cycle(kinds), range(6), strict=False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("release", "least"),
     [

@@ -70,6 +70,7 @@ def test_responses_cost_less_than_what_is_as_private_and_more_categories_less():
     assert game(1.0, 2, 0.1, 20).delta(0.5) < found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:ε is only known")
 @pytest.mark.parametrize(
     ("total", "width"),

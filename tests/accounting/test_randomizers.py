@@ -232,6 +232,7 @@ KNOWN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("randomizer", KNOWN, ids=repr)
 def test_the_pair_of_a_curve_dominates_it_and_is_hardly_above(randomizer):
     local = randomizer_of(randomizer)

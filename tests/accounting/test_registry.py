@@ -24,6 +24,7 @@ def made(text):
     return eval(text, {name: getattr(accounting, name) for name in accounting.__all__})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", TIGHTENINGS, ids=lambda one: one.name)
 def test_each_gains_what_it_says_on_its_typical_release(one, monkeypatch):
     release = made(one.example)

@@ -125,6 +125,7 @@ def test_what_has_no_pair_or_is_too_large_has_no_cost():
     assert cost(PureDP(0.5), 0.1 * MOST, FAILING, MOST) == gdp(PureDP(0.5)) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.01, 0.08])
 def test_what_fits_meets_the_budget_by_the_loss_distribution(share):
     kinds = [PureDP(0.02), Laplace(60.0), PoissonSubsampled(Gaussian(3.0), 0.004), Gaussian(40.0)]

@@ -143,6 +143,7 @@ def test_shuffled_responses_by_brute_force(categories, eps0, users):
         assert worst <= delta(release, eps) * (1 + 1e-9) + 1e-15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("eps0", "categories", "lower", "upper"),
     [  # at n = 10⁴ and δ = 1e-6; an independent computation by transforms of the blanket's law

@@ -219,6 +219,7 @@ def test_matrix_and_descent_are_composed_and_use_up_the_budget(adjacency):
     assert ledger.total == row.release
 
 
+@pytest.mark.slow
 def test_the_papers_analysis_runs_within_the_budget_with_far_more_noise():
     paper = policy_with(dim=2, analysis="paper", batches=[12], horizon=13)
     assert 0.99 * BUDGET.epsilon <= paper.privacy().epsilon <= BUDGET.epsilon

@@ -132,6 +132,7 @@ def reference():
     return curves(quiet(POLICIES, WORLD, rounds=200, seeds=3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["threading", "sequential", "loky"])
 def test_every_back_end_gives_the_same_bits(reference, backend, tmp_path):
     joblib = pytest.importorskip("joblib")

@@ -88,6 +88,7 @@ def test_coverage():
     assert failures(gaussian_pair, 1.0, delta=1e-5, gaussian=True, confidence=0.5) > ALLOWED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gaussian", "reference", "seeds"),
     # False: a split Clopper–Pearson audit with the error shared in halves gives 2.10 on average, and this one
