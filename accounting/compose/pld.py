@@ -111,6 +111,10 @@ def epsilon_of(found: Iterable[Parts], delta: float) -> float:
         for found_by in in_place(parts) if _follow(parts) else ():
             if one > most and (others := found_by(parts, _level(delta))):
                 one = min(one, _epsilon(others, delta, most))
+        if _follow(parts) and one > most:
+            # next to the sum of all the largest losses δ falls to 0 within the rounding errors of ε
+            top = sum(n * _largest(pair) for pair, n in parts)
+            one = max(one, top * (1 + 1e-12)) if one > (1 - 1e-9) * top else one
         most = max(most, one)
     return most
 
