@@ -128,8 +128,7 @@ class Attacker:
             "How well can anybody who knows all other data tell whether one unit's data were used?",
             f"At most {_percent(self.advantage)} more true positives than false ones. The best attack with",
         ]
-        for row in self.to_dict(prior)["rates"]:
-            wrong, right, sure = (_percent(row[name]) for name in ("false_positives", "true_positives", "posterior"))
+        for wrong, right, sure in self._percents(prior):
             lines.append(
                 f"  {wrong} false positives finds at most {right} of those who took part; "
                 f"a suspicion of {_percent(prior)} grows to at most {sure}"
@@ -140,12 +139,12 @@ class Attacker:
         return f"attacker({self.release!r})"
 
     def _repr_html_(self) -> str:
-        rows = [
-            [_percent(row[name]) for name in ("false_positives", "true_positives", "posterior")]
-            for row in self.to_dict()["rates"]
-        ]
         names = ["false positives", "true positives, at most", "sure at even odds, at most"]
-        return as_html(f"{self!r}: advantage {_percent(self.advantage)}", [names, *rows])
+        return as_html(f"{self!r}: advantage {_percent(self.advantage)}", [names, *self._percents(0.5)])
+
+    def _percents(self, prior: float) -> list[list[str]]:
+        """False positives, true ones and the posterior, of each rate that is shown."""
+        return [[_percent(figure) for figure in row.values()] for row in self.to_dict(prior)["rates"]]
 
     @cached_property
     def _trade_off(self) -> Callable[[Array], Array]:

@@ -56,7 +56,7 @@ def _exact(release: Release) -> Fraction | None:
             terms = [(_exact(part), count) for part, count in parts]
             return None if any(term is None for term, _ in terms) else sum((n * x for x, n in terms if x), Fraction(0))
         case Laplace(noise_multiplier=z):
-            return 1 / Fraction(z) if 0 < z < math.inf else None if z == 0 else Fraction(0)
+            return 1 / Fraction(z)
     found = _pure(release)
     return Fraction(found) if found < math.inf else None
 

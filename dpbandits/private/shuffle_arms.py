@@ -54,6 +54,7 @@ from accounting.checks import integer, nonnegative
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
+from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.progress import Found
@@ -159,8 +160,7 @@ class ShuffleArms(PrivatePolicy[Estimate]):
         return self.posteriors.found(self.public, self.catalogue)
 
     def check_log(self) -> None:
-        """Refuse logs: arms that others chose may tell of those who came, and plays are counted without noise."""
-        raise ValueError("rows must not be learned by ShuffleArms, which counts plays without noise, got a log")
+        refuse_where_plays_are_counted(self)
 
     def with_room(self, public: Estimate) -> Estimate:
         return self.posteriors.with_room(public, len(self.catalogue))

@@ -43,13 +43,12 @@ def explain_command(
             from dpkit.cli.expression import Expression
 
             release = Expression(description)()
+        elif ledger is not None:
+            release = opened_ledger(ledger).total
         elif epsilon is not None:
             release = ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
-        else:
-            assert ledger is not None
-            release = opened_ledger(ledger).total
         found = attacker(release)
-        figures, words = found.to_dict(prior), found.in_words(prior)
+        shown = json.dumps(found.to_dict(prior), ensure_ascii=False) if as_json else found.in_words(prior)
         if plot is not None:
             import matplotlib.pyplot as plt
 
@@ -57,8 +56,8 @@ def explain_command(
             found.plot(axes)
             figure.savefig(plot)
     if as_json:
-        typer.echo(json.dumps(figures, ensure_ascii=False))
+        typer.echo(shown)
         return
-    say(words)
+    say(shown)
     if plot is not None:
         say(f"Plot: {plot}")

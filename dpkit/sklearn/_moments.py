@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
-from accounting import Adjacency, Budget, Ledger
+from accounting import Adjacency, Budget, Gaussian, Ledger, calibrate
 from accounting.arrays import Array
 from dpkit import randomness
 from dpkit.clipping import shortened
@@ -28,7 +28,7 @@ from dpkit.training.groups import Groups, checked_groups
 from dpkit.training.rows import checked_budget
 from dpkit.training.whole_rows import BITS, UnitRows, check_rows, whole_product
 
-__all__ = ["Asked", "asked", "noisy_second_moment", "noisy_sums", "public_box"]
+__all__ = ["Asked", "asked", "calibrate_gaussian", "noisy_second_moment", "noisy_sums", "public_box"]
 
 _SMALLEST, _LARGEST = 1e-100, 1e100
 
@@ -128,3 +128,8 @@ def _gaussian(z: float, moves: float, size: int, given: Asked) -> GaussianMechan
     adjacency: Adjacency = given.budget.adjacency
     sensitivity = moves * (1.0 + 2.0**-40) + LAST_DIGIT * math.sqrt(size)
     return GaussianMechanism(noise_multiplier=z, sensitivity=sensitivity, adjacency=adjacency, rng=given.source)
+
+
+def calibrate_gaussian(budget: Budget) -> Gaussian:
+    """One Gaussian release that costs the budget."""
+    return Gaussian(calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget), adjacency=budget.adjacency)

@@ -27,12 +27,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accounting import Budget, Gaussian, Ledger, calibrate
+from accounting import Budget, Ledger
 from accounting.arrays import Array
 from accounting.checks import integer, positive
 from dpkit.mechanisms._checked import charged
 from dpkit.sklearn._estimator import CountsFits, as_a_whole
-from dpkit.sklearn._moments import asked, noisy_second_moment, public_box
+from dpkit.sklearn._moments import asked, calibrate_gaussian, noisy_second_moment, public_box
 
 __all__ = ["PrivatePCA"]
 
@@ -180,8 +180,3 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CountsFits):
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
-
-
-def calibrate_gaussian(budget: Budget) -> Gaussian:
-    """One Gaussian release that costs the budget."""
-    return Gaussian(calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget), adjacency=budget.adjacency)

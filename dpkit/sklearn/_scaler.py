@@ -27,11 +27,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accounting import Budget, Gaussian, Ledger, calibrate
+from accounting import Budget, Ledger
 from accounting.arrays import Array
 from dpkit.mechanisms._checked import charged
 from dpkit.sklearn._estimator import CountsFits, as_a_whole
-from dpkit.sklearn._moments import asked, noisy_sums, public_box
+from dpkit.sklearn._moments import asked, calibrate_gaussian, noisy_sums, public_box
 from dpkit.training.whole_rows import BITS
 
 __all__ = ["PrivateScaler"]
@@ -117,15 +117,19 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, CountsFits):  # type
         a = math.sqrt(2.0) if adjacency == "replace" else 1.0
         counted = 0.25 * d if adjacency == "add_remove" else 0.0
         moves = 2.0 * math.sqrt(d) if adjacency == "replace" else math.sqrt(d * (1.0 + a * a) + counted)
-        z = calibrate(lambda z: Gaussian(z, adjacency=adjacency), given.budget)
-        cost = Gaussian(z, adjacency=adjacency)
+        cost = calibrate_gaussian(given.budget)
         weights = np.concatenate([np.ones(d), np.full(d, a), np.full(int(counted > 0), math.sqrt(counted))])
         ones = np.full((n, int(counted > 0)), 2.0**BITS)
 
         with charged(given.ledger, cost, "PrivateScaler", given.source):
             whole = np.column_stack([first, second, ones])
             sums, mechanism = noisy_sums(
-                given, np.ones((n, 1)), whole, moves + a * math.sqrt(d) * 2.0**-BITS, z, weights=weights
+                given,
+                np.ones((n, 1)),
+                whole,
+                moves + a * math.sqrt(d) * 2.0**-BITS,
+                cost.noise_multiplier,
+                weights=weights,
             )
         noisy = sums[0] / weights
         count = given.divisor(float(noisy[-1]))
