@@ -18,6 +18,10 @@ def test_python_blocks_run(block, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
+def test_it_can_be_read_in_three_minutes():
+    assert len(README.split()) <= 600
+
+
 def test_the_three_uses_and_the_two_commands_are_there():
     assert len(BLOCKS) == 3
     assert 'python -m pip install -e ".[cli]" && dpbandits quickstart' in README
