@@ -1,13 +1,25 @@
-"""``dpkit ledger``: make a ledger, list it, spend from it, verify it, copy it, and set its quotas."""
+"""``dpkit ledger``: make a ledger, list it, spend from it, verify it, copy it, set quotas, state what it claims."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from dpkit.cli.options import Command
-from dpkit.cli.printing import accountant_name, brief, is_export, left, opened_ledger, print_table, refusals, say
+from dpkit.cli.printing import (
+    accountant_name,
+    brief,
+    is_export,
+    ledger_name,
+    left,
+    opened_ledger,
+    print_table,
+    refusals,
+    say,
+)
 
 if TYPE_CHECKING:
     from accounting import Adjacency, Ledger
@@ -16,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["ledger_app"]
 
 ledger_app = typer.Typer(
-    no_args_is_help=True, help="Make a ledger, list it, spend from it, verify it, copy it, and set its quotas."
+    no_args_is_help=True,
+    help="Make a ledger, list it, spend from it, verify it, copy it, set its quotas, and say what it claims.",
 )
 
 _Place = Annotated[str, typer.Argument(metavar="LEDGER", help="The ledger's file, or a database: postgresql://…")]
@@ -192,6 +205,67 @@ def quota_command(
                     budget = Budget(epsilon, delta, adjacency=own.adjacency, unit=own.unit)
                 opened.set_quota(scope, budget)
             _show_quotas(opened)
+
+
+@ledger_app.command("card", cls=Command)
+def card_command(
+    ledger: _Readable,
+    prior: Annotated[float, typer.Option(help="How probable an attacker holds it beforehand, between 0 and 1.")] = 0.5,
+    delta: Annotated[float | None, typer.Option(help="The δ of the stated ε; by default the budget's.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the card to this file, as one HTML page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
+) -> None:
+    """State what the recorded releases together reveal about one person, at most, in plain words.
+
+    dpkit ledger card releases.ledger --html card.html
+    """
+    with refusals():
+        from dpkit.cli.card import card_of, card_page
+
+        with opened_ledger(ledger) as opened:
+            card = card_of(opened, name=ledger_name(ledger), prior=prior, delta=delta)
+        shown = json.dumps(card.to_dict(), indent=1, ensure_ascii=False) if as_json else card.in_words()
+        if html is not None:
+            html.write_text(card_page(card), encoding="utf-8")
+    if as_json:
+        typer.echo(shown)
+        return
+    say(shown)
+    if html is not None:
+        say(f"Card written to {html}")
+
+
+@ledger_app.command("registry", cls=Command)
+def registry_command(
+    ledger: Annotated[str | None, typer.Argument(metavar="LEDGER", help="The ledger, as for list.")] = None,
+    about: Annotated[Path | None, typer.Option(help="A TOML file with what only people know; see --template.")] = None,
+    template: Annotated[bool, typer.Option("--template", help="Print such a file, to be filled in.")] = False,
+    delta: Annotated[float | None, typer.Option(help="The δ of the stated ε; by default the budget's.")] = None,
+) -> None:
+    """Print a draft (YAML, tier 3) for the public registry of deployments of differential privacy.
+
+    dpkit ledger registry --template > about.toml
+
+    dpkit ledger registry releases.ledger --about about.toml > deployment.yaml
+    """
+    with refusals():
+        import tomllib
+
+        from dpkit.cli import registry_entry
+        from dpkit.cli.card import card_of
+
+        if template:
+            typer.echo(registry_entry.template(), nl=False)
+            return
+        if ledger is None:
+            raise ValueError("LEDGER must be given, or --template")
+        told = None if about is None else tomllib.loads(about.read_text(encoding="utf-8"))
+        with opened_ledger(ledger) as opened:
+            card = card_of(opened, name=ledger_name(ledger), delta=delta)
+            shown = registry_entry.as_yaml(registry_entry.entry(card, opened, told))
+    if todo := shown.count("TODO"):
+        typer.echo(f"# {todo} fields are marked TODO: fill them in, or say them in a file for --about")
+    typer.echo(shown, nl=False)
 
 
 def _writable(place: str) -> str:
