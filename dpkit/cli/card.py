@@ -276,6 +276,7 @@ def _attacks(card: Card) -> str:
         "<section><h2>What the best attack can do</h2><p>An attacker knows all other data, sees everything that was "
         "released, and tries to tell whose data were used. Nobody can do better than this:</p><div class='scroll'>"
         "<table><thead><tr><th class='number'>wrongly accused</th><th class='number'>found, at most</th>"
-        f"<th class='number'>a suspicion of {100 * card.prior:.3g} % becomes, at most</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<th class='number'>a suspicion of {100 * card.prior:.3g} % becomes, at most</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
         f"<div class='scroll'>{picture}</div></section>"
     )
