@@ -1,14 +1,18 @@
-"""Build wheel and sdist, and try both in clean environments on every Python from 3.11 that is to be had.
+"""Build wheel and sdist, and try both in clean environments on every Python from 3.11.
 
-    python .ci/check_packages.py [3.11 3.12 …]
+    python .ci/check_packages.py [3.11 3.12 …] [--sbom sbom.json]
 
-Needs the packages ``build`` and ``uv``; uv finds or fetches interpreters. Prints a row per Python and artefact, and
-ends with 1 if one failed. A Python that cannot be had is named and does not fail. The first Python gets everything a
-second time, with the oldest versions that pyproject.toml allows.
+Needs the packages ``build``, ``uv`` and ``cyclonedx-bom``; uv finds or fetches interpreters. Prints a row per Python
+and artefact, and ends with 1 if one failed. A Python that is missing is named and does not fail. The first Python gets
+everything a second time, with the oldest versions that pyproject.toml allows. A second build must give the same bytes,
+and what an installation holds is written to ``sbom.json`` (CycloneDX).
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -43,7 +47,7 @@ def tried(python: str, artefact: Path, folder: Path, resolution: str) -> str:
     try:
         run(sys.executable, "-m", "uv", "venv", "--quiet", "--python", python, home)
     except RuntimeError as error:
-        return f"not to be had ({str(error).strip().splitlines()[-1][:100]})"
+        return f"missing ({str(error).strip().splitlines()[-1][:100]})"
     bin = home / ("Scripts" if sys.platform == "win32" else "bin")
     install = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", bin / "python")
     run(*install, "--resolution", resolution, f"{artefact}[commands]")
@@ -55,8 +59,26 @@ def tried(python: str, artefact: Path, folder: Path, resolution: str) -> str:
     return "works"
 
 
+def bill_of_materials(home: Path, out: Path) -> str:
+    """Write what is installed in an environment as an SBOM, and compare it with what the installer lists."""
+    python = home / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    bill = ("cyclonedx_py", "environment", "--output-reproducible", "--pyproject", ROOT / "pyproject.toml")
+    run(sys.executable, "-m", *bill, "--output-file", out, python)
+    listed = json.loads(run(sys.executable, "-m", "uv", "pip", "list", "--format", "json", "--python", python))
+    parts = json.loads(out.read_text(encoding="utf-8"))["components"]
+    named, there = ({re.sub(r"[-_.]+", "-", one["name"].lower()) for one in some} for some in (parts, listed))
+    missing = there - named - {"dpkit"}
+    if missing:
+        raise RuntimeError(f"the SBOM lacks {', '.join(sorted(missing))}")
+    return f"{len(named)} parts"
+
+
 def main() -> int:
-    pythons = sys.argv[1:] or PYTHONS
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("pythons", nargs="*", default=PYTHONS)
+    options.add_argument("--sbom", type=Path, default=Path("sbom.json"))
+    given = options.parse_args()
+    pythons = given.pythons
     failed = False
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -68,6 +90,13 @@ def main() -> int:
                 except RuntimeError as error:
                     said, failed = f"FAILED: {error}", True
                 print(f"{python:6} {resolution:14} {artefact.name:36} {said}", flush=True)
+        run(sys.executable, "-m", "build", "--installer", "uv", "--outdir", folder / "again", ROOT)
+        for artefact in sorted((folder / "dist").iterdir()):
+            same = artefact.read_bytes() == (folder / "again" / artefact.name).read_bytes()
+            failed |= not same
+            print(f"second build   {artefact.name:36} {'the same bytes' if same else 'FAILED: other bytes'}")
+        said = bill_of_materials(next(folder.glob(f"{pythons[0]}-whl-highest")), given.sbom.absolute())
+        print(f"SBOM           {given.sbom!s:36} {said}")
     return int(failed)
 
 

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,24 @@ def test_what_runs_elsewhere_is_named_by_its_commit():
     used = [line for path in workflows.iterdir() for line in path.read_text(encoding="utf-8").split("uses:")[1:]]
     assert used
     assert all(re.match(r" [\w-]+/[\w-]+@[0-9a-f]{40} # v\d", line) for line in used)
+
+
+def test_two_builds_give_the_same_bytes(tmp_path):
+    """Whoever builds a wheel from the same sources gets the same file, whenever and wherever they do."""
+    pytest.importorskip("hatchling")
+    built = []
+    for place in ("one", "another/deeper"):
+        tree = tmp_path / place
+        for name in ("accounting", "dpkit", "dpbandits"):
+            ignored = shutil.ignore_patterns("__pycache__", "*_cache")
+            shutil.copytree(ROOT / name, tree / name, copy_function=shutil.copy, ignore=ignored)  # other times of files
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(ROOT / name, tree / name)
+        shown = python("-m", "hatchling", "build", "-t", "wheel", "-d", tree / "dist", cwd=tree)
+        assert shown.returncode == 0, shown.stderr
+        (wheel,) = (tree / "dist").iterdir()
+        built.append(wheel.read_bytes())
+    assert built[0] == built[1]
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "folder without __init__"])
