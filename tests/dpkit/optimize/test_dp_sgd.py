@@ -693,7 +693,7 @@ def test_the_example_of_the_docstring():
 
 
 def test_the_example_of_the_guide(capsys):
-    page = (Path(__file__).resolve().parents[3] / "docs" / "optimizers.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "dp-sgd.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(import numpy as np, torch\n.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
     names: dict[str, object] = {}
     exec(block.replace("epochs=15", "epochs=2"), names)
