@@ -8,7 +8,7 @@ import pytest
 from accounting import Budget, Gaussian, calibrate
 from dpkit.shuffle import VectorSum
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "shuffle-model.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "how-the-shuffle-model-works.md"
 
 
 ROWS = re.findall(
@@ -36,4 +36,4 @@ def test_the_table_is_there():
 def test_the_threat_model_names_a_section_that_is_there():
     assert "## What a malicious device can do at most" in GUIDE.read_text(encoding="utf-8")
     threats = (GUIDE.parent / "threat-model.md").read_text(encoding="utf-8")
-    assert "shuffle-model.md#what-a-malicious-device-can-do-at-most" in threats
+    assert "how-the-shuffle-model-works.md#what-a-malicious-device-can-do-at-most" in threats
