@@ -2,8 +2,8 @@
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks [AREA ...] [--write] [--docs]
 
-``--write`` puts what was measured into ``figures.json``, by area; ``--docs`` writes docs/measurements/speed.md anew from that file,
-and measures nothing if it stands alone. Peers are optional: rows of one that is not installed are left out. Ends with
+``--write`` puts what was measured into ``figures.json``, by area; ``--docs`` writes docs/measurements/speed.md
+anew from that file, and measures nothing if it stands alone. Peers are optional: rows of one that is not installed are left out. Ends with
 status 1 if a row got worse.
 """
 
@@ -48,7 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all without")
     parser.add_argument("--write", action="store_true", help="keep the figures as those to compare with")
-    parser.add_argument("--docs", action="store_true", help="write docs/measurements/speed.md from the committed figures")
+    parser.add_argument("--docs", action="store_true", help="write the page of speed from the committed figures")
     asked = parser.parse_args()
     if unknown := set(asked.areas) - set(AREAS):
         parser.error(f"unknown area {', '.join(sorted(unknown))}: there are {', '.join(AREAS)}")

@@ -1,7 +1,7 @@
 """What privacy costs on the workloads of the gallery: private policies beside the best references and chance.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/workloads.py --quick             # a look, in minutes
-    OPENBLAS_NUM_THREADS=1 python benchmarks/workloads.py --jobs 2 --docs     # refreshes docs/measurements/workloads.md, in hours
+    OPENBLAS_NUM_THREADS=1 python benchmarks/workloads.py --jobs 2 --docs     # refreshes the page, in hours
     python benchmarks/workloads.py --worlds flip still --seeds 3
     python benchmarks/workloads.py --docs --only-page                         # the page again, from what was played
 
@@ -347,7 +347,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="of the runs; by default workloads-results beside this checkout's docs"
     )
-    parser.add_argument("--docs", action="store_true", help="write the table and the pictures of docs/measurements/workloads.md")
+    parser.add_argument("--docs", action="store_true", help="write the page of workloads and its pictures")
     parser.add_argument("--only-page", action="store_true", help="play nothing: use the summaries in the folder")
     options = parser.parse_args()
     options.seeds = options.seeds or (2 if options.quick else 10)
