@@ -2,9 +2,9 @@
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks [AREA ...] [--write] [--docs]
 
-``--write`` puts what was measured into ``figures.json``, by area; ``--docs`` writes docs/measurements/speed.md
-anew from that file, and measures nothing if it stands alone. Peers are optional: rows of one that is not installed are left out. Ends with
-status 1 if a row got worse.
+``--write`` puts what was measured into ``figures.json``, by area; ``--docs`` writes docs/measurements/speed.md anew
+from that file, and measures nothing if it stands alone. Peers are optional: rows of one that is not installed are
+left out. Ends with status 1 if a row got worse.
 """
 
 from __future__ import annotations
