@@ -22,7 +22,15 @@ _WIDE = 0.01
 
 
 class Bracket(NamedTuple):
-    """ε lies in [``lower``, ``upper``]."""
+    """ε lies in [``lower``, ``upper``].
+
+    Examples
+    --------
+    >>> from accounting import Laplace, bound
+    >>> lower, upper = bound(10 * Laplace(2.0), 1e-6)
+    >>> bool(lower <= upper), round(float(upper), 2)
+    (True, 5.0)
+    """
 
     lower: float
     upper: float

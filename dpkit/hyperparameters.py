@@ -37,7 +37,14 @@ Output = TypeVar("Output")
 
 
 class Best(NamedTuple, Generic[Output]):
-    """What a choice released."""
+    """What a choice released.
+
+    Examples
+    --------
+    >>> from dpkit.hyperparameters import Best
+    >>> Best(score=0.8, output="the best model").output
+    'the best model'
+    """
 
     score: float
     output: Output

@@ -13,7 +13,22 @@ __all__ = ["LowerBound", "OneRunBound", "PrivacyViolation"]
 
 
 class PrivacyViolation(RuntimeError):
-    """An audit found a lower bound above the claim; the message shows the offending test."""
+    """An audit found a lower bound above the claim; the message shows the offending test.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import audit
+    >>> rng = np.random.default_rng(0)
+    >>> def noisy(x, trials):
+    ...     return x + rng.laplace(scale=0.5, size=trials)
+    >>> found = audit.lower_bound(noisy, 1.0, 0.0, trials=20_000, delta=0.0, score=lambda out: out, batched=True)
+    >>> try:
+    ...     found.check(1.0)
+    ... except audit.PrivacyViolation:
+    ...     print("not 1-DP")
+    not 1-DP
+    """
 
 
 @dataclass(frozen=True)
@@ -124,6 +139,16 @@ class OneRunBound(_Finding):
         How many of the guesses said "included"; the others said "left out".
     canaries : int
         The number of held-out canaries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import audit
+    >>> rng = np.random.default_rng(0)
+    >>> included = rng.integers(0, 2, size=2000).astype(bool)
+    >>> found = audit.one_run(included + rng.normal(size=2000), included, delta=1e-5)
+    >>> bool(0 < found.epsilon < 4.4)
+    True
     """
 
     correct: int

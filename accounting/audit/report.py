@@ -68,6 +68,14 @@ class ScopeReport:
         ε at the quota's δ of what was recorded inside, by the best accountant or the quota's filter.
     within_quota : bool or None
         Whether that meets the quota; None without one.
+
+    Examples
+    --------
+    >>> from accounting import Budget, Ledger, PureDP, audit
+    >>> ledger = Ledger(Budget(1.0, 0.0))
+    >>> _ = ledger.spend(PureDP(0.2), label="count", scope="north")
+    >>> [(one.scope, one.rows, one.epsilon) for one in audit.recompute(ledger).scopes]
+    [('north', 1, 0.2)]
     """
 
     scope: str
@@ -109,6 +117,15 @@ class Report:
     booked : float or None
         What the ledger's filter counts as spent, at the budget's δ: more than the smallest total, as it must hold
         whatever was seen before each choice. None where there is no filter.
+
+    Examples
+    --------
+    >>> from accounting import Budget, Ledger, PureDP, audit
+    >>> ledger = Ledger(Budget(1.0, 0.0))
+    >>> _ = ledger.spend(PureDP(0.2), label="count")
+    >>> report = audit.recompute(ledger)
+    >>> report.rows, report.within_budget, report.problems
+    (1, True, [])
     """
 
     budget: Budget | None

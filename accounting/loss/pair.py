@@ -47,6 +47,13 @@ class LossPair(Protocol):
 
     Whatever it answers may be more than the truth by rounding, not less. Masses may be off by some units in the last
     place of the smaller tail times its logarithm: of normal laws, by what differences of distribution functions lose.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian
+    >>> pair = Gaussian(1.0).pair()
+    >>> round(float(pair.delta(1.0)), 4)
+    0.1269
     """
 
     @property
@@ -84,7 +91,15 @@ class LossPair(Protocol):
 
 
 class AllFinite:
-    """A pair without infinite losses, of which ``delta`` and ``masses`` are known; all else is derived from these."""
+    """A pair without infinite losses, of which ``delta`` and ``masses`` are known; all else is derived from these.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian
+    >>> from accounting.loss import AllFinite
+    >>> isinstance(Gaussian(1.0).pair(), AllFinite)
+    True
+    """
 
     exact: bool = False
     follows: bool = False
@@ -120,7 +135,15 @@ def where_rare(mass: Callable[[float], float], log_tail: float) -> float:
 
 
 class Symmetric(AllFinite):
-    """L under P has the law of −L under Q, so that P(L < −x) = Q(L > x) ≤ P(L > x) for x ≥ 0."""
+    """L under P has the law of −L under Q, so that P(L < −x) = Q(L > x) ≤ P(L > x) for x ≥ 0.
+
+    Examples
+    --------
+    >>> from accounting import Laplace
+    >>> from accounting.loss import Symmetric
+    >>> isinstance(Laplace(1.0).pair(), Symmetric)
+    True
+    """
 
     def lowest(self, log_tail: float) -> float:
         """An x such that below the loss −x P has at most e^``log_tail``."""
@@ -128,7 +151,15 @@ class Symmetric(AllFinite):
 
 
 class Atoms(AllFinite):
-    """Finitely many losses, in increasing order, and what P has beyond them all."""
+    """Finitely many losses, in increasing order, and what P has beyond them all.
+
+    Examples
+    --------
+    >>> from accounting import RandomizedResponse
+    >>> from accounting.loss import Atoms
+    >>> isinstance(RandomizedResponse(1.0, 2).pair(), Atoms)
+    True
+    """
 
     #: By what share masses and losses may be off.
     mass_rounding: float = 8 * _UNIT_ROUNDOFF
@@ -175,7 +206,14 @@ class LopsidedAtoms(Atoms):
 
 @dataclass(frozen=True)
 class NoLoss(Symmetric):
-    """Two laws that are one: nothing is told."""
+    """Two laws that are one: nothing is told.
+
+    Examples
+    --------
+    >>> from accounting.loss import NoLoss
+    >>> NoLoss().delta(0.0)
+    0.0
+    """
 
     exact = True
 

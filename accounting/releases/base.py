@@ -60,7 +60,14 @@ def check_inner(release: object) -> None:
 
 @dataclass(frozen=True)
 class Release:
-    """Base of all descriptions: value equality, a stated adjacency, and composition by ``+`` and ``*``."""
+    """Base of all descriptions: value equality, a stated adjacency, and composition by ``+`` and ``*``.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, PureDP
+    >>> 12 * Gaussian(20.0) + PureDP(0.1)
+    (12 * Gaussian(noise_multiplier=20.0) + PureDP(epsilon=0.1))
+    """
 
     adjacency: Adjacency | None = field(default=None, kw_only=True)
     # whether it may give everything away, with a probability that is set apart

@@ -71,7 +71,14 @@ class NoisyMax(Release):
 
 @dataclass(frozen=True, repr=False)
 class RandomizedResponse(Release):
-    """The truth with probability e^ε/(e^ε + k − 1), else one of the other k − 1 ``categories`` evenly."""
+    """The truth with probability e^ε/(e^ε + k − 1), else one of the other k − 1 ``categories`` evenly.
+
+    Examples
+    --------
+    >>> from accounting import RandomizedResponse, epsilon
+    >>> round(float(epsilon(10 * RandomizedResponse(0.5, 4), 1e-6)), 3)
+    4.968
+    """
 
     epsilon: float
     categories: int

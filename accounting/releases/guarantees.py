@@ -16,7 +16,14 @@ __all__ = ["PureDP", "ZCDP", "ApproxDP"]
 
 @dataclass(frozen=True, repr=False)
 class PureDP(Release):
-    """Any mechanism that is known to be ``epsilon``-DP."""
+    """Any mechanism that is known to be ``epsilon``-DP.
+
+    Examples
+    --------
+    >>> from accounting import PureDP, epsilon
+    >>> round(float(epsilon(100 * PureDP(0.1), 1e-6)), 3)
+    4.775
+    """
 
     epsilon: float
 
@@ -37,6 +44,12 @@ class ZCDP(Release):
     """Any mechanism that is known to be ``rho``-zCDP: of neighbours D_α ≤ ρα for every α > 1, both ways.
 
     What it costs at worst: :mod:`accounting.loss.worst_coins`.
+
+    Examples
+    --------
+    >>> from accounting import ZCDP, epsilon
+    >>> round(float(epsilon(ZCDP(0.5), 1e-6)), 2)
+    5.22
     """
 
     rho: float
@@ -59,6 +72,12 @@ class ApproxDP(Release):
 
     Its dominating pair of distributions gives itself away with probability ``delta`` and is
     ``epsilon``-randomized response otherwise (Kairouz, Oh & Viswanath 2015), which is how it is composed.
+
+    Examples
+    --------
+    >>> from accounting import ApproxDP, epsilon
+    >>> round(float(epsilon(10 * ApproxDP(0.1, 1e-8), 1e-6)), 3)
+    0.999
     """
 
     epsilon: float

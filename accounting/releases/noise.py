@@ -151,6 +151,12 @@ class GeneralizedGaussian(Release):
     0 ≤ t ≤ 1: P(Z + v ∈ S) ≤ Φ(Φ⁻¹(P(Z ∈ S)) + m). ∎
 
     Nothing less can be said of all such norms: the Euclidean one is Gaussian noise.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, GeneralizedGaussian, epsilon
+    >>> epsilon(GeneralizedGaussian(2.0), 1e-6) == epsilon(Gaussian(2.0), 1e-6)
+    True
     """
 
     noise_multiplier: float
@@ -170,7 +176,14 @@ class GeneralizedGaussian(Release):
 
 @dataclass(frozen=True, repr=False)
 class Laplace(Release):
-    """Laplace noise of scale ``noise_multiplier`` × the L1 sensitivity."""
+    """Laplace noise of scale ``noise_multiplier`` × the L1 sensitivity.
+
+    Examples
+    --------
+    >>> from accounting import Laplace, epsilon
+    >>> float(epsilon(Laplace(2.0), 0.0))
+    0.5
+    """
 
     noise_multiplier: float
 

@@ -197,7 +197,14 @@ class _Parquet(_CSV):
 
 
 def log_of(log: str | Path | DecisionLog) -> DecisionLog:
-    """The log itself, or that of a path."""
+    """The log itself, or that of a path.
+
+    Examples
+    --------
+    >>> from dpbandits.durability.decision_log import DecisionLog, log_of
+    >>> isinstance(log_of("decisions.csv"), DecisionLog)
+    True
+    """
     if not isinstance(log, str | Path | DecisionLog):
         raise TypeError(f"decision_log must be a path or a DecisionLog, got {short(log)}")
     return log if isinstance(log, DecisionLog) else DecisionLog(log)

@@ -45,6 +45,13 @@ class PlanRow:
         Infinite without privacy.
     persons : int
         For each arm.
+
+    Examples
+    --------
+    >>> from dpbandits import Experiment
+    >>> row = Experiment.plan(0.10, 0.05, epsilon=[1.0]).rows[0]
+    >>> row.persons > 500
+    True
     """
 
     epsilon: float
@@ -65,6 +72,13 @@ class Plan:
         K.
     rows : tuple of PlanRow
         For each ε that was asked for, and the last one without privacy.
+
+    Examples
+    --------
+    >>> from dpbandits import Experiment
+    >>> plan = Experiment.plan(0.10, 0.05, epsilon=[1.0])
+    >>> plan.arms, plan.rows[0].epsilon
+    (2, 1.0)
     """
 
     baseline: float

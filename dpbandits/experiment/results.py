@@ -58,6 +58,15 @@ class ExperimentResults:
         Why the experiment has ended; empty while it runs.
     others : tuple of ExperimentResults
         Of further metrics. What is said of each holds at level α for that metric by itself.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpbandits import Experiment
+    >>> test = Experiment(["old", "new"], budget=Budget(1.0, 0.0, unit="person"), horizon=1000)
+    >>> results = test.results()
+    >>> results.best is None  # nothing is known yet
+    True
     """
 
     setting: Setting

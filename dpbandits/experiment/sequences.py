@@ -106,6 +106,14 @@ class Evidence:
         n: decisions in these sums.
     releases : ndarray
         J: of how many batches.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.experiment.sequences import Evidence
+    >>> seen = Evidence(total=np.array([52.0, 61.0]), count=np.array([500, 500]), releases=np.array([4, 4]))
+    >>> (seen.total / seen.count).tolist()
+    [0.104, 0.122]
     """
 
     total: Array

@@ -133,6 +133,13 @@ def checked_budget(
         If it is no :class:`~accounting.Budget`, its δ is 0 and it must not be, or its ε is larger than 10⁴.
     AdjacencyMismatch
         If it counts rows added or removed, or a unit that is not among ``units``.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpbandits.policy.private import checked_budget
+    >>> checked_budget(Budget(1.0, 1e-6)).epsilon
+    1.0
     """
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got budget={budget!r}")
@@ -149,7 +156,14 @@ def checked_budget(
 
 
 def finite_rewards(reward_range: tuple[float, float], whose: str = "for a private policy") -> tuple[float, float]:
-    """``reward_range``, which must be finite: sensitivities, or confidence bounds, are computed from it."""
+    """``reward_range``, which must be finite: sensitivities, or confidence bounds, are computed from it.
+
+    Examples
+    --------
+    >>> from dpbandits.policy.private import finite_rewards
+    >>> finite_rewards((0.0, 20.0))
+    (0.0, 20.0)
+    """
     low, high = reward_range
     if math.isinf(low) or math.isinf(high):
         raise ValueError(f"reward_range must be finite {whose}, got reward_range={reward_range}")

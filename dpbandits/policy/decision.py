@@ -65,7 +65,16 @@ class Decision:
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """What a policy has cost: (ε, δ) spent and left, and what these numbers are about."""
+    """What a policy has cost: (ε, δ) spent and left, and what these numbers are about.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpbandits.policies import PrivateArms
+    >>> report = PrivateArms(["a", "b"], budget=Budget(1.0, 0.0), horizon=1000).privacy()
+    >>> report.epsilon, report.trust, report.unit
+    (1.0, 'joint', 'round')
+    """
 
     epsilon: float
     delta: float

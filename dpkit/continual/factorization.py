@@ -67,6 +67,13 @@ class Factorization(ABC):
         The largest standard deviation of noise, in units of γ, that the encoder has room for.
     in_parts : bool
         Whether ``many`` is called on parts of its inputs that fit into the processor's cache.
+    Examples
+    --------
+    >>> from dpkit.continual import ContinualSum
+    >>> from dpkit.continual.banded import inverse_root
+    >>> sums = ContinualSum(inverse_root(100, bands=8), shape=(), sensitivity=1.0, noise_multiplier=4.0)
+    >>> sums.horizon
+    100
     """
 
     horizon: int

@@ -92,6 +92,14 @@ class ContinualSum(Unrepeatable):
         For a parameter out of range.
     BudgetExceeded
         If the ledger refuses.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit.continual import BufferedToeplitz, ContinualSum
+    >>> sums = BufferedToeplitz.calibrated(budget=Budget(1.0, 1e-6), horizon=10, shape=2, sensitivity=2.0)
+    >>> isinstance(sums, ContinualSum), sums.add([0.6, 0.8]).shape
+    (True, (2,))
     """
 
     # what a state keeps, besides what every stream has; and of what a state means: an older one is refused

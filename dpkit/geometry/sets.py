@@ -35,7 +35,16 @@ ITERATIVE_ERROR = 2.0**-36
 
 @runtime_checkable
 class ConvexSet(Protocol):
-    """A closed, bounded, convex set in R^d."""
+    """A closed, bounded, convex set in R^d.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.geometry import ConvexSet, LpBall
+    >>> ball = LpBall(2, 3, 1.0)
+    >>> isinstance(ball, ConvexSet), ball.project(np.array([0.0, 3.0, 4.0])).round(3).tolist()
+    (True, [0.0, 0.6, 0.8])
+    """
 
     @property
     def dimension(self) -> int:
@@ -63,7 +72,14 @@ class ConvexSet(Protocol):
 
 @runtime_checkable
 class PolyhedralSet(ConvexSet, Protocol):
-    """A set that is the hull of few vertices, addressed by number."""
+    """A set that is the hull of few vertices, addressed by number.
+
+    Examples
+    --------
+    >>> from dpkit.geometry import PolyhedralSet, Simplex
+    >>> isinstance(Simplex(3), PolyhedralSet)
+    True
+    """
 
     def vertex_scores(self, g: ArrayLike) -> Vector:
         """⟨g, v⟩ for every vertex v, in the order of their numbers."""

@@ -55,6 +55,14 @@ class GLM:
         What bounds |ψ| and ∂ψ/∂η; infinite if nothing does.
     clip : float, optional
         The L2 norm to which longer gradients of single rows are scaled back.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.models import glm
+    >>> loss = glm("logistic", clip=1.0)
+    >>> round(float(loss.loss(np.array(0.0), np.array(1.0))), 4)  # ln 2
+    0.6931
     """
 
     name: str

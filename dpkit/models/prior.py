@@ -96,7 +96,16 @@ class Prior:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Mean, covariance Λ⁻¹, and the symmetric root Λ^(−1/2)."""
+    """Mean, covariance Λ⁻¹, and the symmetric root Λ^(−1/2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.models import Posterior
+    >>> belief = Posterior(mean=np.zeros(2), covariance=np.eye(2), root=np.eye(2))
+    >>> belief.mean + belief.root @ [1.0, -1.0]  # one draw, from standard normal numbers
+    array([ 1., -1.])
+    """
 
     mean: Array
     covariance: Array

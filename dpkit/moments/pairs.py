@@ -114,6 +114,14 @@ class NoisyPair:
         What is left in the running sums of those before.
     level : (float, float)
         The sum of the numbers that came with records, where there are any, and the noise in it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.moments import NoisyPair
+    >>> pair = NoisyPair(H=np.eye(2), b=np.ones(2), noise=(2.0, 1.0), batch_noise=(2.0, 1.0), decay=1.0)
+    >>> pair.b / pair.noise[1]  # the signal, in standard deviations
+    array([1., 1.])
     """
 
     H: Array

@@ -27,7 +27,15 @@ _ROUNDED = 1.0 + 1e-12
 
 @dataclass(frozen=True)
 class NoisyRecords:
-    """The sum of all records so far, as it was released, and the standard deviation of the noise in each entry."""
+    """The sum of all records so far, as it was released, and the standard deviation of the noise in each entry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.moments import NoisyRecords
+    >>> NoisyRecords(sums=np.array([3.2, -0.4]), noise=1.5).noise
+    1.5
+    """
 
     sums: Array
     noise: float

@@ -41,6 +41,14 @@ class NoisyBatch:
         a and c: the noise of H is std/a, that of b std/c.
     users : int
         How many the batch has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.moments import NoisyBatch
+    >>> batch = NoisyBatch(H=np.eye(2), b=np.zeros(2), std=3.0, scales=(2.0, 1.0), users=50)
+    >>> batch.std / batch.scales[0]  # the noise of H
+    1.5
     """
 
     H: Array

@@ -41,12 +41,27 @@ def secure() -> np.random.Generator:
 
 
 def is_simulation(rng: np.random.Generator) -> bool:
-    """Whether noise from ``rng`` is a simulation (true for every generator but a secure one)."""
+    """Whether noise from ``rng`` is a simulation (true for every generator but a secure one).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.randomness import is_simulation, secure
+    >>> is_simulation(secure()), is_simulation(np.random.default_rng(0))
+    (False, True)
+    """
     return not isinstance(rng, SecureGenerator)
 
 
 def resolve(rng: np.random.Generator | None) -> np.random.Generator:
-    """The generator that ``rng=`` means: the secure one for None, else the caller's."""
+    """The generator that ``rng=`` means: the secure one for None, else the caller's.
+
+    Examples
+    --------
+    >>> from dpkit.randomness import is_simulation, resolve
+    >>> is_simulation(resolve(None))
+    False
+    """
     if rng is None:
         return secure()
     if not isinstance(rng, np.random.Generator):

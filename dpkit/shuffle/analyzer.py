@@ -23,6 +23,14 @@ class Analyzer:
     Parameters
     ----------
     protocol : SumProtocol
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit.shuffle import Analyzer, VectorSum
+    >>> sums = VectorSum(2, users=100, bound=1.0, budget=Budget(1.0, 1e-6))
+    >>> Analyzer(sums.protocol).protocol is sums.protocol
+    True
     """
 
     def __init__(self, protocol: SumProtocol) -> None:

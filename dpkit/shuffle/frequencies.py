@@ -24,6 +24,16 @@ class Frequencies:
         1 − (1 − confidence)/k.
     confidence : float
     users : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> from dpkit.shuffle import ShuffledRandomizedResponse
+    >>> response = ShuffledRandomizedResponse(3, 1000, budget=Budget(1.0, 1e-6))
+    >>> shares = response.decode(response.shuffle_tallies(response.tally(np.arange(1000) % 3)))
+    >>> shares.users, bool(np.all(shares.low <= shares.high))
+    (1000, True)
     """
 
     estimate: Array

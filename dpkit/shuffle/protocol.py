@@ -52,6 +52,14 @@ class SumProtocol:
     session : str
         Public; part of the fingerprint. Two sums of the same constants over the same users need different ones, or the
         messages of one can be replayed in the other.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit.shuffle import VectorSum
+    >>> protocol = VectorSum(2, users=100, bound=1.0, budget=Budget(1.0, 1e-6)).protocol
+    >>> protocol.dimension, protocol.users, protocol.rounds
+    (2, 100, 1)
     """
 
     dimension: int

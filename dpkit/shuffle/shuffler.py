@@ -54,6 +54,16 @@ class Shuffler(Unrepeatable):
     ----------
     refused : Counter
         How many messages were skipped, by reason, when :meth:`shuffle` was last called.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit.shuffle import Analyzer, Randomizer, Shuffler, VectorSum
+    >>> protocol = VectorSum(2, users=100, bound=1.0, budget=Budget(1.0, 1e-6)).protocol
+    >>> device = Randomizer(protocol)
+    >>> mixed = Shuffler(protocol).shuffle([device.encode([0.6, -0.8]) for _ in range(100)])
+    >>> Analyzer(protocol).decode(mixed, users=100).shape
+    (2,)
     """
 
     def __init__(

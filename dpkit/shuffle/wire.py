@@ -58,7 +58,14 @@ _BLOCK = 1 << 13
 
 
 class MessageError(ValueError):
-    """Bytes that are not a message, or not one that is accepted here; ``reason`` is one word for statistics."""
+    """Bytes that are not a message, or not one that is accepted here; ``reason`` is one word for statistics.
+
+    Examples
+    --------
+    >>> from dpkit.shuffle import MessageError
+    >>> issubclass(MessageError, ValueError)
+    True
+    """
 
     def __init__(self, text: str, reason: str = "malformed") -> None:
         super().__init__(text)

@@ -11,11 +11,25 @@ __all__ = ["EveryFitSpendsWarning", "Fits", "ShortenedRowsWarning", "warn_of_sho
 
 
 class ShortenedRowsWarning(UserWarning):
-    """Most rows were longer than ``row_norm``: by a count that was released with noise, and paid for."""
+    """Most rows were longer than ``row_norm``: by a count that was released with noise, and paid for.
+
+    Examples
+    --------
+    >>> from dpkit.sklearn import ShortenedRowsWarning
+    >>> issubclass(ShortenedRowsWarning, UserWarning)
+    True
+    """
 
 
 class EveryFitSpendsWarning(UserWarning):
-    """Clones of one estimator were fitted several times, as in a search, with no ledger's budget to stop them."""
+    """Clones of one estimator were fitted several times, as in a search, with no ledger's budget to stop them.
+
+    Examples
+    --------
+    >>> from dpkit.sklearn import EveryFitSpendsWarning
+    >>> issubclass(EveryFitSpendsWarning, UserWarning)
+    True
+    """
 
 
 class Fits:

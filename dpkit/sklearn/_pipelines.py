@@ -33,7 +33,14 @@ _METHODS = {"fit", "fit_transform", "fit_predict"}
 
 
 class UnprotectedStepWarning(UserWarning):
-    """A step of the pipeline before a private estimator learned from the rows, and no budget counts that."""
+    """A step of the pipeline before a private estimator learned from the rows, and no budget counts that.
+
+    Examples
+    --------
+    >>> from dpkit.sklearn import UnprotectedStepWarning
+    >>> issubclass(UnprotectedStepWarning, UserWarning)
+    True
+    """
 
 
 def warn_of_unprotected_steps(private: type) -> None:

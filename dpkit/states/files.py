@@ -105,6 +105,14 @@ def written(node: Any, keep: Callable[[bytes], Any], *, finite: bool = False) ->
     """A tree as JSON has it: every array as its type, its shape and what ``keep`` says of its bytes.
 
     Infinite numbers are ``{"__float__": "inf"}`` where JSON must be ``finite``, as its standard is.
+
+    Examples
+    --------
+    >>> from dpkit.states.files import restored, written
+    >>> kept = []
+    >>> tree = written({"steps": 3}, lambda data: kept.append(data) or len(kept))
+    >>> restored(tree, lambda what, size: kept[what - 1])
+    {'steps': 3}
     """
     if isinstance(node, np.ndarray):
         name = f"{node.dtype.kind}{node.dtype.itemsize}"
@@ -126,6 +134,12 @@ def restored(node: Any, taken: Callable[[Any, int], Any], depth: int = 0) -> Any
     ------
     ValueError
         If it is no such tree.
+
+    Examples
+    --------
+    >>> from dpkit.states.files import restored
+    >>> restored({"steps": 3}, lambda what, size: b"")
+    {'steps': 3}
     """
     if depth > _DEEPEST:
         raise ValueError("its tree is too deep")
@@ -154,7 +168,14 @@ def restored(node: Any, taken: Callable[[Any, int], Any], depth: int = 0) -> Any
 
 
 def digest_of(data: bytes) -> str:
-    """What a mark holds of a file: the SHA-256 of its bytes, in hexadecimal."""
+    """What a mark holds of a file: the SHA-256 of its bytes, in hexadecimal.
+
+    Examples
+    --------
+    >>> from dpkit.states.files import digest_of
+    >>> digest_of(b"")[:8]
+    'e3b0c442'
+    """
     return hashlib.sha256(data).hexdigest()
 
 
@@ -165,6 +186,15 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
     ------
     ValueError
         If it is not a state file, naming what is wrong with it.
+
+    Examples
+    --------
+    >>> from dpkit.states.files import read
+    >>> try:
+    ...     read("nowhere.state")
+    ... except (ValueError, FileNotFoundError):
+    ...     print("no such state")
+    no such state
     """
     data = Path(path).read_bytes()
     try:
@@ -174,7 +204,19 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
 
 
 def write(path: str | os.PathLike[str], tree: Mapping[str, Any]) -> None:
-    """Write ``tree`` to ``path``, readable by its owner only; an older file stays until the new one is whole."""
+    """Write ``tree`` to ``path``, readable by its owner only; an older file stays until the new one is whole.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from dpkit.states.files import read, write
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(Path(folder) / "sums.state", {"steps": 3})
+    ...     tree, digest = read(Path(folder) / "sums.state")
+    >>> tree
+    {'steps': 3}
+    """
     target = Path(path)
     made, _ = draft(target, tree)
     try:
@@ -185,7 +227,20 @@ def write(path: str | os.PathLike[str], tree: Mapping[str, Any]) -> None:
 
 
 def draft(path: Path, tree: Mapping[str, Any]) -> tuple[Path, str]:
-    """Write ``tree`` durably beside ``path``, readable by its owner only; the draft and its digest."""
+    """Write ``tree`` durably beside ``path``, readable by its owner only; the draft and its digest.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from dpkit.states.files import draft, place, read
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "sums.state"
+    ...     made, digest = draft(path, {"steps": 3})  # now a ledger can be told the digest
+    ...     place(made, path)
+    ...     read(path) == ({"steps": 3}, digest)
+    True
+    """
     data = encode(tree)
     made = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
     handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
@@ -201,18 +256,43 @@ def draft(path: Path, tree: Mapping[str, Any]) -> tuple[Path, str]:
 
 
 def drafts(path: Path) -> list[Path]:
-    """The drafts that were left beside ``path``, by processes that died or whose mark failed."""
+    """The drafts that were left beside ``path``, by processes that died or whose mark failed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from dpkit.states.files import drafts
+    >>> drafts(Path("nowhere/policy.npz"))
+    []
+    """
     return beside(path, "draft")
 
 
 def place(made: Path, path: Path) -> None:
-    """Move a draft to its place, in one step, durably."""
+    """Move a draft to its place, in one step, durably.
+
+    Examples
+    --------
+    See :func:`draft`.
+
+    >>> from dpkit.states.files import place
+    >>> callable(place)
+    True
+    """
     os.replace(made, path)
     sync_directory(path.parent)
 
 
 def beside(path: Path, kind: str) -> list[Path]:
-    """The files of this kind that belong to ``path``; those of its neighbour ``path.1`` do not."""
+    """The files of this kind that belong to ``path``; those of its neighbour ``path.1`` do not.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from dpkit.states.files import beside
+    >>> beside(Path("nowhere/policy.npz"), "draft")
+    []
+    """
     name = "".join(f"[{c}]" if c in "*?[" else c for c in path.name)
     return sorted(path.parent.glob(f".{name}.{16 * '[0-9a-f]'}.{kind}"))
 
@@ -259,6 +339,16 @@ def hold(path: Path) -> Hold:
         If another object, in this process or in another one, has it.
     FileNotFoundError
         If the folder does not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from dpkit.states.files import hold
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     held = hold(Path(folder) / "policy.npz")
+    ...     bool(held.given_up())
+    False
     """
     for other in list(_holds):
         if other.given_up() and same(other.path, path):

@@ -46,6 +46,12 @@ def kind_of(person: object) -> str:
     ------
     ValueError
         For anything else: True is 1 and 1.0 is 1 in some tables and not in others, and None is nobody.
+
+    Examples
+    --------
+    >>> from dpkit.states.registry import kind_of
+    >>> kind_of("ann"), kind_of(7)
+    ('str', 'int')
     """
     kind = _KINDS.get(type(person))
     if kind is not None:

@@ -54,7 +54,14 @@ __all__ = ["Here", "Run", "RunStopped", "Unrepeatable", "newest"]
 
 
 class RunStopped(RuntimeError):
-    """The object must not release any more: it was interrupted, another process goes on, or it was forked."""
+    """The object must not release any more: it was interrupted, another process goes on, or it was forked.
+
+    Examples
+    --------
+    >>> from dpkit.states import RunStopped
+    >>> issubclass(RunStopped, RuntimeError)
+    True
+    """
 
 
 class Here:
@@ -75,7 +82,19 @@ if hasattr(os, "register_at_fork"):
 
 
 class Unrepeatable:
-    """Mixed into what holds unreleased sums or the state of its noise: it cannot be copied or pickled."""
+    """Mixed into what holds unreleased sums or the state of its noise: it cannot be copied or pickled.
+
+    Examples
+    --------
+    >>> import copy
+    >>> from dpkit.continual import BufferedToeplitz
+    >>> sums = BufferedToeplitz(horizon=4, shape=(), sensitivity=1.0, noise_multiplier=1.0)
+    >>> try:
+    ...     copy.copy(sums)
+    ... except TypeError:
+    ...     print("two copies would draw noise for the same sums")
+    two copies would draw noise for the same sums
+    """
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError(
@@ -114,6 +133,14 @@ class Run:
     also : callable or None
         Where the ledger is in a database: called before a mark, with the number of the release; what it returns writes
         what must stand or fall with the mark. See :meth:`accounting.Ledger.mark`.
+
+    Examples
+    --------
+    >>> from accounting import Budget, Ledger
+    >>> from dpkit.states import Run
+    >>> run = Run("weekly sums", ledger=Ledger(Budget(1.0, 1e-6)))
+    >>> run.label
+    'weekly sums'
     """
 
     def __init__(

@@ -39,6 +39,13 @@ class Row:
 
     ``outcome`` is ``"reserved"`` until the caller commits it as ``"released"`` or ``"failed"``. It is for the
     reader: what was reserved counts as spent whatever became of it.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, Ledger
+    >>> row = Ledger().spend(Gaussian(4.0), label="means")
+    >>> row.index, row.label, row.outcome
+    (0, 'means', 'reserved')
     """
 
     index: int
@@ -119,6 +126,13 @@ class Mark:
         For the reader of the ledger.
     simulation : bool
         The run draws its noise from a seeded generator.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from accounting.ledger import Mark
+    >>> Mark(run="a1", step=3, digest="00ff", time=datetime(2026, 1, 1, tzinfo=UTC)).step
+    3
     """
 
     run: str

@@ -39,6 +39,14 @@ class Round:
         How many further rounds are played before the reward is told: 0 is at once; None is never.
     person : int or str, optional
         Who comes, where persons come back.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.lab.environments import Round
+    >>> now = Round(arms=np.eye(2), rewards=np.array([0.0, 1.0]), means=np.array([0.2, 0.8]))
+    >>> float(now.means.max())
+    0.8
     """
 
     arms: Array

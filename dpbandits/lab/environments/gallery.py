@@ -26,7 +26,15 @@ __all__ = ["GALLERY", "World", "world"]
 
 
 class World(NamedTuple):
-    """What a name stands for: how to make it, T, and what it is there for."""
+    """What a name stands for: how to make it, T, and what it is there for.
+
+    Examples
+    --------
+    >>> from dpbandits.lab.environments import world
+    >>> here = world("abn")
+    >>> here.rounds, here.make().reward_range
+    (20000, (0.0, 1.0))
+    """
 
     make: Callable[[], Environment]
     rounds: int

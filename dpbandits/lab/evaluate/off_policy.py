@@ -85,6 +85,14 @@ def snips(
     ------
     ValueError
         As :func:`ips`; and where no row has a weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.lab.evaluate import snips
+    >>> rewards, chances = np.array([1.0, 0.0, 1.0, 0.0]), np.full(4, 0.5)
+    >>> snips(rewards, chances, target=np.array([1.0, 0.0, 1.0, 0.0])).value
+    1.0
     """
     r, w = weighted(rewards, probabilities, target, largest_weight)
     total = float(w.sum())
@@ -169,6 +177,15 @@ def cross_fitted(
     Returns
     -------
     ndarray of shape (n, K)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.lab.evaluate import cross_fitted
+    >>> rng = np.random.default_rng(0)
+    >>> chosen = rng.integers(0, 2, size=200)
+    >>> cross_fitted(chosen + rng.normal(size=200), chosen, arms=2).shape
+    (200, 2)
     """
     r = real_array("rewards", rewards)
     picked = np.asarray(chosen)

@@ -40,6 +40,13 @@ class LoggedRound:
         With which it was chosen; None for 1/K.
     person : str, bytes, int or None
         Whose round it was.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.lab.evaluate import LoggedRound
+    >>> LoggedRound(arms=np.eye(3), index=1, reward=1.0, probability=1 / 3).index
+    1
     """
 
     arms: Array

@@ -43,6 +43,16 @@ class Results:
         Ordered by policy, then seed.
     planned_runs : int
         How many runs were asked for; more than ``len(runs)`` if the simulation was interrupted.
+
+    Examples
+    --------
+    >>> from dpbandits import simulate
+    >>> from dpbandits.lab.environments import GLM
+    >>> from dpbandits.policies import Uniform
+    >>> results = simulate({"chance": lambda rng: Uniform(2, rng=rng)}, GLM(dim=2), rounds=50, seeds=2, progress=False)
+    >>> rounds, regret = results.curves("chance", "regret")
+    >>> regret.shape == (2, len(rounds))
+    True
     """
 
     environment: str

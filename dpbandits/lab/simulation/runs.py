@@ -44,6 +44,16 @@ class Run:
     untold : int
         How many rewards the policy was never told: missing, or still on their way after the last round. They count
         in ``reward`` all the same.
+
+    Examples
+    --------
+    >>> from dpbandits import simulate
+    >>> from dpbandits.lab.environments import GLM
+    >>> from dpbandits.policies import Uniform
+    >>> results = simulate({"chance": lambda rng: Uniform(2, rng=rng)}, GLM(dim=2), rounds=50, seeds=1, progress=False)
+    >>> run = results.runs[0]
+    >>> run.policy, run.seed, int(run.round[-1])
+    ('chance', 0, 50)
     """
 
     policy: str
@@ -58,7 +68,18 @@ class Run:
 
 
 def entry(run: Run) -> dict[str, Any]:
-    """One run for JSON."""
+    """One run for JSON.
+
+    Examples
+    --------
+    >>> from dpbandits import simulate
+    >>> from dpbandits.lab.environments import GLM
+    >>> from dpbandits.lab.simulation.runs import entry, from_entry
+    >>> from dpbandits.policies import Uniform
+    >>> results = simulate({"chance": lambda rng: Uniform(2, rng=rng)}, GLM(dim=2), rounds=50, seeds=1, progress=False)
+    >>> from_entry(entry(results.runs[0])).policy
+    'chance'
+    """
     one: dict[str, Any] = {name: getattr(run, name) for name in ("policy", "algorithm", "seed", "untold")}
     one |= {name: getattr(run, name).tolist() for name in CURVES}
     if np.isnan(run.regret).any():

@@ -96,6 +96,16 @@ def simulate(
         or a policy of the same name with other parameters. An error inside a run names the policy and the seed.
     ImportError
         If ``backend`` needs a package that is not installed.
+
+    Examples
+    --------
+    >>> from dpbandits import simulate
+    >>> from dpbandits.lab.environments import GLM
+    >>> from dpbandits.policies import GLBOMD, Uniform
+    >>> policies = {"GLB-OMD": lambda rng: GLBOMD(2, rng=rng), "chance": lambda rng: Uniform(2, rng=rng)}
+    >>> results = simulate(policies, GLM(dim=2, arms=5), rounds=200, seeds=2, progress=False)
+    >>> results.complete, len(results.table())
+    (True, 2)
     """
     _check_policies(policies)
     rounds = checked_rounds(rounds, environment)

@@ -44,6 +44,12 @@ class Softmax:
         K, at least 2. Labels are 0, …, K − 1.
     clip : float
         The Frobenius norm to which longer gradients of single rows are scaled back.
+
+    Examples
+    --------
+    >>> from dpkit.optimize import softmax
+    >>> softmax(3, clip=1.0).classes
+    3
     """
 
     classes: int
