@@ -67,6 +67,7 @@ class Factorization(ABC):
         The largest standard deviation of noise, in units of γ, that the encoder has room for.
     in_parts : bool
         Whether ``many`` is called on parts of its inputs that fit into the processor's cache.
+
     Examples
     --------
     >>> from dpkit.continual import ContinualSum
