@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["AdjacencyMismatch", "BudgetExceeded", "LedgerCorrupted", "NotPrivateWarning", "UnsupportedRelease"]
+__all__ = [
+    "AdjacencyMismatch",
+    "BudgetExceeded",
+    "LedgerBehind",
+    "LedgerCorrupted",
+    "NotPrivateWarning",
+    "UnsupportedRelease",
+]
 
 
 class AdjacencyMismatch(ValueError):
@@ -18,6 +25,10 @@ class BudgetExceeded(RuntimeError):
 
 class LedgerCorrupted(RuntimeError):
     """A stored ledger does not verify: a row was edited, lost or added outside the ledger."""
+
+
+class LedgerBehind(LedgerCorrupted):
+    """A ledger holds less than its witness has seen: an older copy was put in its place."""
 
 
 class UnsupportedRelease(TypeError):

@@ -33,6 +33,7 @@ import importlib.util
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import import_module
@@ -176,6 +177,8 @@ class Config:
             If the checkpoint is of other parameters than the file's, or is missing though the ledger knows the run.
         """
         try:
+            with suppress(FileExistsError):
+                Ledger.create(self.ledger, self.budget).close()
             ledger = Ledger.open(self.ledger, self.budget)
         except ValueError as error:
             raise Mismatch(f"storage.ledger must be of this budget: {error}") from error

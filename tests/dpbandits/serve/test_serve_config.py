@@ -157,7 +157,7 @@ def test_who_refuses_what_is_on_disk_is_not_started_every_second(tmp_path, monke
 
 def test_a_learner_says_that_it_does_not_fit(tmp_path, capsys, monkeypatch):
     config = configured(tmp_path)
-    Ledger.open(config.ledger, Budget(2.0, 1e-6)).close()
+    Ledger.create(config.ledger, Budget(2.0, 1e-6)).close()
     monkeypatch.setattr(process.signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as ended:
         process.learner(config)

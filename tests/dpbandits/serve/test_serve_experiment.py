@@ -256,7 +256,7 @@ def test_fifty_thousand_rows_of_a_file_killed_and_resumed(tmp_path, monkeypatch)
     a, b = draws.random(50_000) < 0.1, draws.random(50_000) < 0.15
     lines = [f"p{i},{int(x)},{int(y)}" for i, (x, y) in enumerate(zip(a, b, strict=True))]
     (tmp_path / "test.csv").write_text("\n".join(["person,a,b", *lines]) + "\n")
-    Ledger.open(tmp_path / "ledger", Budget(1.0, 0.0, unit="person")).close()
+    Ledger.create(tmp_path / "ledger", Budget(1.0, 0.0, unit="person")).close()
     command = [sys.executable, "-c", _RUN, str(tmp_path)]
     with subprocess.Popen([*command, "25000"], stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout.readline() == "holds\n"
@@ -283,7 +283,7 @@ def test_fifty_thousand_rows_that_were_split_elsewhere_and_a_command_that_is_kil
     values = draws.random(50_000) < np.array([0.1, 0.15])[arms]
     lines = [f"p{i},{'ab'[k]},{int(v)}" for i, (k, v) in enumerate(zip(arms, values, strict=True))]
     (tmp_path / "test.csv").write_text("\n".join(["person,arm,value", *lines]) + "\n")
-    Ledger.open(tmp_path / "ledger", Budget(2.0, 0.0, unit="person")).close()
+    Ledger.create(tmp_path / "ledger", Budget(2.0, 0.0, unit="person")).close()
     monkeypatch.chdir(tmp_path)
     command = [sys.executable, "-m", "dpbandits", "experiment", "run", "test.csv", "--person", "person"]
     command += ["--ledger", "ledger", "--out", "test.json"]
