@@ -1,6 +1,7 @@
 """What workers and learner write to the database, and the argument why nothing is lost or counted twice.
 
-Tables: ``counts`` (one row: decisions and rewards so far, and the newest release), ``decisions`` (numbered 1, 2, …
+Tables: ``counts`` (one row: decisions and rewards so far, the newest release, the digest after the last decision, and
+who was told that this history is the run's), ``decisions`` (numbered 1, 2, …
 without gaps), ``rewards`` that the learner has not taken in, ``releases``, the learner's ``lease``, ``tickets`` that
 were activated, ``visits`` of an experiment's persons, ``facts`` by their names, and ``curve`` and ``apprentice``, sums
 of raw rewards where the owner asked for them.
@@ -22,6 +23,12 @@ Why a crash of anything at any time does no harm:
   crash after the mark and before the row is made good at the next start, which publishes what the checkpoint holds. A
   release of a number that is here with other contents would be a second one, and is refused. What it covers is erased
   afterwards, a part at a time, and a start goes on with that, too.
+* *A database that went back* gives numbers again that others have. No id of theirs fits these rounds, the learner does
+  not go on from such a history (:mod:`dpbandits.serve.lineage`), and no worker writes before the learner has said,
+  since the worker connected, that it does: it counts itself in (:meth:`Store.knock`), and waits until the learner has
+  seen that (:meth:`Store.confirm`). What a database remembers of earlier confirmations is never enough, as it is older
+  than the knock.
+* *One clock*: rounds are dated by the database's.
 * *One learner*: the lease is politeness. What makes a second one impossible is the policy's hold on its checkpoint,
   and, for copies of it, the ledger's marks. A learner that lost its lease writes nothing here.
 * *A ticket is activated once*: its number is written down in the transaction that gives it. Where a decision was
@@ -36,7 +43,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,20 +54,24 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.serve.apprentice import SUMS, report, sums
-from dpbandits.serve.database import Postgres, opened
+from dpbandits.serve.database import Mismatch, Postgres, named, opened
+from dpbandits.serve.lineage import Ids, begun, linked
 
-__all__ = ["Choice", "Event", "LeaseLost", "Status", "Store"]
+__all__ = ["Choice", "Event", "LeaseLost", "Status", "Store", "WentBack"]
 
-Status = Literal["accepted", "duplicate", "closed", "late", "unknown"]
+Status = Literal["accepted", "duplicate", "defaulted", "closed", "late", "unknown"]
 
-_FORMAT = 2
+_FORMAT = 3
+# what ``rewarded`` says of a decision
+_OPEN, _REWARDED, _DEFAULTED = 0, 1, 2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS counts (
-  one {whole} PRIMARY KEY, decisions {whole} NOT NULL, rewards {whole} NOT NULL, released {whole} NOT NULL){end};
+  one {whole} PRIMARY KEY, decisions {whole} NOT NULL, rewards {whole} NOT NULL, released {whole} NOT NULL,
+  digest TEXT NOT NULL, incarnation TEXT NOT NULL, knocks {whole} NOT NULL, confirmed {whole} NOT NULL){end};
 CREATE TABLE IF NOT EXISTS decisions (
   number {whole} PRIMARY KEY, token TEXT NOT NULL, at {real} NOT NULL, chosen {whole} NOT NULL, probability {real},
-  bandit {whole}, arm {bytes}, person TEXT, rewarded {whole} NOT NULL DEFAULT 0){end};
-CREATE INDEX IF NOT EXISTS served ON decisions (number) WHERE rewarded = 1;
+  bandit {whole}, arm {bytes}, person TEXT, rewarded {whole} NOT NULL DEFAULT 0, digest TEXT){end};
+CREATE INDEX IF NOT EXISTS served ON decisions (number) WHERE rewarded > 0;
 CREATE TABLE IF NOT EXISTS rewards (
   number {whole} PRIMARY KEY, decision {whole} NOT NULL, after {whole} NOT NULL, reward {real} NOT NULL,
   agreed {whole}, probability {real}){end};
@@ -75,6 +87,17 @@ CREATE TABLE IF NOT EXISTS apprentice (
 CREATE TABLE IF NOT EXISTS tickets (token TEXT PRIMARY KEY, number {whole} NOT NULL){end};
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL){end}
 """
+
+
+_NONE = (
+    ": is the path right, and its volume mounted? A new run is made by `dpbandits serve init run.toml`, and by "
+    "nothing else"
+)
+_COUNTS = "decisions, rewards, released, digest, incarnation, knocks, confirmed"
+
+
+class WentBack(OSError):
+    """The database holds less than this process has seen of it."""
 
 
 class LeaseLost(RuntimeError):
@@ -121,7 +144,10 @@ class Store:
     Parameters
     ----------
     where : Path or str
-        An SQLite file, or the address of a PostgreSQL database. The tables are made if they are not there.
+        An SQLite file, or the address of a PostgreSQL database, in which :func:`dpbandits.serve.operate.init` has made
+        the tables.
+    clock : callable, optional
+        Seconds since 1970, in place of the database's own.
 
     Attributes
     ----------
@@ -131,32 +157,105 @@ class Store:
     ------
     dpbandits.serve.database.Unavailable
         From everything, where the database does not answer.
+    Mismatch
+        If there is no service, or one of another format.
     """
 
-    def __init__(self, where: Path | str) -> None:
-        self.database = opened(where)
+    def __init__(self, where: Path | str, *, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock
+        try:
+            self.database = opened(where)
+        except FileNotFoundError as error:
+            raise Mismatch(f"storage.database: {error}{_NONE}") from None
         # as they stand in the transaction of ``writing``
         self._decisions = self._rewards = self._released = 0
+        self._digest = self.incarnation = ""
+        # how many decisions the last one that was committed has found or left, and the digest after them
+        self._seen = 0, ""
+        # this connection's place among those that ask for confirmation, and whether it has it; see ``knock``
+        self._knock, self.confirmed = 0, False
+        self.now = self.skew = 0.0
+        self._ids: Ids | None = None
         try:
-            if self._missing():
-                first = {"format": _FORMAT, "key": json.dumps(secrets.token_hex(32))}
-                facts = ", ".join(f"('{name}', '{value}')" for name, value in first.items())
-                made = [one.format(**self.database.types) for one in _TABLES.split(";\n")]
-                made += [f"INSERT INTO facts VALUES {facts} ON CONFLICT (name) DO NOTHING"]
-                made += ["INSERT INTO counts VALUES (1, 0, 0, -1) ON CONFLICT (one) DO NOTHING"]
-                self.database.make(made)
+            if not self.database.columns("facts"):
+                raise Mismatch(f"storage.database: there is no service in {named(where)}{_NONE}")
             if (found := self.fact("format")) != _FORMAT:
-                raise ValueError(f"storage.database must be of format {_FORMAT}, got format {found}: begin a new one")
+                way = (
+                    "`dpbandits serve init --adopt` changes it over"
+                    if found == 2
+                    else "it is of another release of this package, which reads it"
+                )
+                raise Mismatch(
+                    f"storage.database must be of format {_FORMAT}, got {named(where)} of format {found}: {way}"
+                )
         except BaseException:
             self.database.close()
             raise
 
-    def _missing(self) -> bool:
-        """Whether tables have to be made: the last thing that is made is looked for."""
+    @classmethod
+    def create(cls, where: Path | str, facts: Mapping[str, Any]) -> None:
+        """Make the tables, and write facts down, in one step.
+
+        Raises
+        ------
+        FileExistsError
+            If there is a service already.
+        """
+        database = opened(where, create=True)
+        incarnation = secrets.token_hex(16)
+        first = {
+            "format": _FORMAT,
+            "key": secrets.token_hex(32),
+            "incarnations": [{"id": incarnation, "after": 0}],
+            **facts,
+        }
         try:
-            return self._one("SELECT one FROM counts") is None
-        except OSError:
-            return True
+            if database.columns("facts"):
+                raise FileExistsError(f"there is a service in {named(where)} already")
+            made = [one.format(**database.types) for one in _TABLES.split(";\n")]
+            made += [f"INSERT INTO counts VALUES (1, 0, 0, -1, '{begun(incarnation)}', '{incarnation}', 0, 0)"]
+            # of facts only public texts and numbers, in which a quotation mark is doubled
+            texts = [(name, json.dumps(value).replace("'", "''")) for name, value in first.items()]
+            made += [f"INSERT INTO facts VALUES ('{name}', '{text}')" for name, text in texts]
+            database.make(made)
+        finally:
+            database.close()
+
+    @classmethod
+    def adopt(cls, where: Path | str, facts: Mapping[str, Any]) -> None:
+        """Change over a database of the last format, whose ids were no codes; in one step.
+
+        Rounds that it has keep their ids; later ones are of a first incarnation.
+
+        Raises
+        ------
+        Mismatch
+            If it is of another format.
+        """
+        database = opened(where)
+        try:
+            found = database.columns("facts") and database.execute("SELECT value FROM facts WHERE name = 'format'")
+            if not found or json.loads(found.fetchone()[0]) != 2:
+                raise Mismatch(f"storage.database must be of format 2 to be adopted, got {named(where)} of another one")
+            incarnation, types = secrets.token_hex(16), database.types
+            with database.writing():
+                (count,) = database.execute(f"SELECT decisions FROM counts{database.lock}").fetchone()
+                for statement in (
+                    "ALTER TABLE decisions ADD COLUMN digest TEXT",
+                    f"ALTER TABLE counts ADD COLUMN digest TEXT NOT NULL DEFAULT '{begun(incarnation)}'",
+                    f"ALTER TABLE counts ADD COLUMN incarnation TEXT NOT NULL DEFAULT '{incarnation}'",
+                    f"ALTER TABLE counts ADD COLUMN knocks {types['whole']} NOT NULL DEFAULT 0",
+                    f"ALTER TABLE counts ADD COLUMN confirmed {types['whole']} NOT NULL DEFAULT 0",
+                    "DROP INDEX IF EXISTS served",
+                    "CREATE INDEX served ON decisions (number) WHERE rewarded > 0",
+                ):
+                    database.execute(statement)
+                incarnations = [{"id": "", "after": 0}, {"id": incarnation, "after": count}]
+                for name, value in {**facts, "incarnations": incarnations, "format": _FORMAT}.items():
+                    later = " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+                    database.insert("facts", [(name, json.dumps(value))], later)
+        finally:
+            database.close()
 
     def close(self) -> None:
         """Let go of the database."""
@@ -173,14 +272,86 @@ class Store:
         else:
             context = self.database.joined(connection) if isinstance(self.database, Postgres) else nullcontext()
         with context:
-            found = self.database.execute(
-                f"SELECT decisions, rewards, released FROM counts{self.database.lock}"
-            ).fetchone()
-            self._decisions, self._rewards, self._released = found
+            asked = f"SELECT {_COUNTS}, {self.database.clock} FROM counts{self.database.lock}"
+            *found, now = self.database.execute(asked).fetchone()
+            self._decisions, self._rewards, self._released, self._digest, incarnation, _, confirmed = found
+            self._dated(now)
+            seen, digest = self._seen
+            if self._decisions < seen or (self._decisions == seen and self._digest != digest and digest):
+                raise WentBack("the database does not hold what this process has seen of it")
+            if incarnation != self.incarnation:
+                self.incarnation, self._ids = incarnation, None
+            self.confirmed = 0 < self._knock <= confirmed
             yield
-            now = self._decisions, self._rewards, self._released
-            if now != tuple(found):
-                self.database.execute("UPDATE counts SET decisions = ?, rewards = ?, released = ?", *now)
+            after = self._decisions, self._rewards, self._released, self._digest
+            if after != tuple(found[:4]):
+                self.database.execute("UPDATE counts SET decisions = ?, rewards = ?, released = ?, digest = ?", *after)
+        if connection is None:
+            self._seen = self._decisions, self._digest
+
+    def _dated(self, now: float) -> None:
+        """Take the database's time, or the one in its place, and how far this process's clock is ahead of it."""
+        self.skew = 0.0 if self._clock is not None else time.time() - now
+        self.now = now if self._clock is None else self._clock()
+
+    def time(self) -> float:
+        """Seconds since 1970, by the one clock that counts."""
+        self._dated(self._one(f"SELECT {self.database.clock}"))
+        return self.now
+
+    @property
+    def ids(self) -> Ids:
+        """The ids of this database's rounds."""
+        if self._ids is None:
+            self._ids = Ids(str(self.fact("key")), self.fact("incarnations"))
+        return self._ids
+
+    # ---------------------------------------------------------------------------------------------- lineage
+
+    def knock(self) -> None:
+        """Ask the learner to confirm that this history is the run's, from now on."""
+        with self.writing():
+            self._knock = int(self._one("UPDATE counts SET knocks = knocks + 1 RETURNING knocks"))
+            self.confirmed = False
+
+    def is_confirmed(self) -> bool:
+        """Whether the learner has answered this connection's knock."""
+        self.confirmed = 0 < self._knock <= int(self._one("SELECT confirmed FROM counts"))
+        return self.confirmed
+
+    def confirm(self) -> None:
+        """Tell all who have knocked that this history is the run's; inside :meth:`leading`."""
+        self.database.execute("UPDATE counts SET confirmed = knocks")
+
+    def chain(self) -> tuple[int, str, str, bool]:
+        """How many decisions, the digest after the last, the incarnation, and whether somebody has knocked."""
+        n, digest, incarnation, knocks, confirmed = self.database.execute(
+            "SELECT decisions, digest, incarnation, knocks, confirmed FROM counts"
+        ).fetchone()
+        return n, digest, incarnation, knocks > confirmed
+
+    def renew(self, decisions: int, kept: int) -> tuple[str, str]:
+        """Begin a new incarnation after so many decisions, without those after ``kept``; it, and its digest.
+
+        For a database that went back: decisions after ``kept`` may be other ones than those that were learned from.
+        """
+        visits = self.database.columns("visits")
+        with self.writing():
+            incarnation = secrets.token_hex(16)
+            self._digest = begun(incarnation, self._digest)
+            self._decisions = decisions
+            self.database.execute("UPDATE counts SET incarnation = ?, confirmed = 0", incarnation)
+            self.database.execute("DELETE FROM decisions WHERE number > ?", kept)
+            self.database.execute("DELETE FROM rewards WHERE decision > ?", kept)
+            self.database.execute("UPDATE rewards SET after = ? WHERE after > ?", decisions, decisions)
+            self.database.execute("DELETE FROM tickets WHERE number > ?", kept)
+            if visits:
+                rows = self.database.execute("SELECT person, id FROM visits").fetchall()
+                gone = [person for person, id in rows if int(id.partition("-")[0]) > kept]
+                list(self.database.among("DELETE FROM visits WHERE person IN", gone))
+            later = [one for one in self.fact("incarnations") if one["after"] < decisions]
+            self.note("incarnations", [*later, {"id": incarnation, "after": decisions}])
+            return incarnation, self._digest
 
     def _one(self, query: str, *values: Any) -> Any:
         found = self.database.execute(query, *values).fetchone()
@@ -203,13 +374,15 @@ class Store:
         for one in choices:
             token = one.token or secrets.token_hex(8)
             if horizon is not None and self._decisions >= horizon:
-                ids.append(f"0-{token}")
+                ids.append(self.ids.made(0, token))
                 continue
             self._decisions += 1
-            ids.append(f"{self._decisions}-{token}")
+            ids.append(self.ids.made(self._decisions, token))
+            self._digest = linked(self._digest, self._decisions, token)
             arm = np.ascontiguousarray(one.arm, "<f8").tobytes()
-            rows.append((self._decisions, token, now, one.chosen, one.probability, one.bandit, arm, one.person))
-        self.database.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
+            told = one.chosen, one.probability, one.bandit, arm, one.person
+            rows.append((self._decisions, token, now, *told, self._digest))
+        self.database.insert("decisions (number, token, at, chosen, probability, bandit, arm, person, digest)", rows)
         return ids
 
     def visit(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str, int, bool]]:
@@ -251,12 +424,12 @@ class Store:
         new = {one.token: one for one in choices if one.token not in known}
         used = {one.maybe for one in new.values() if one.maybe is not None and one.maybe <= self._decisions}
         there = dict(self.database.among("SELECT number, token FROM decisions WHERE number IN", sorted(used)))
-        ids: dict[Any, str | None] = {token: f"{number}-{token}" for token, number in known.items()}
+        ids: dict[Any, str | None] = {token: self.ids.made(number, token) for token, number in known.items()}
         for token, one in new.items():
             if one.maybe in used and one.maybe not in there:
                 ids[token] = None
             elif one.maybe in used and there[one.maybe] == token:
-                ids[token] = f"{one.maybe}-{token}"
+                ids[token] = self.ids.made(int(one.maybe or 0), str(token))
         made = [one for token, one in new.items() if token not in ids]
         ids |= zip([one.token for one in made], self.decide(made, now, horizon), strict=True)
         rows = [(token, int(id.partition("-")[0])) for token in new if (id := ids[token]) and not id.startswith("0-")]
@@ -267,19 +440,25 @@ class Store:
 
     def reward(self, rewards: Sequence[tuple[str, float]], now: float, wait: float | None) -> list[Status]:
         """Write rewards down, the first one of each decision."""
-        numbers = [_number(id, self._decisions) for id, _ in rewards]
+        # what is none of our ids is answered alike, and is never looked up
+        found = [self.ids.read(id) for id, _ in rewards]
         query = "SELECT number, token, rewarded, at, chosen, bandit, probability FROM decisions WHERE number IN"
-        known = {row[0]: row[1:] for row in self.database.among(query, sorted({n for n in numbers if n is not None}))}
+        known = {row[0]: row[1:] for row in self.database.among(query, sorted({one.number for one in found if one}))}
         statuses: list[Status] = []
         taken: dict[int, tuple[float, int | None, float | None]] = {}
-        for (id, value), number in zip(rewards, numbers, strict=True):
-            row = None if number is None else known.get(number)
-            if number is None or row is None:
-                statuses.append("unknown" if number is None else "closed")
+        for (_, value), one in zip(rewards, found, strict=True):
+            if one is None:
+                statuses.append("unknown")
+                continue
+            number = one.number
+            if (row := known.get(number)) is None:
+                statuses.append("closed" if one.proven else "unknown")
                 continue
             token, rewarded, at, chosen, bandit, probability = row
-            if not secrets.compare_digest(token.encode(), id.partition("-")[2].encode("utf-8", "surrogatepass")):
+            if not secrets.compare_digest(token.encode(), one.nonce.encode()):
                 statuses.append("unknown")
+            elif rewarded == _DEFAULTED:
+                statuses.append("defaulted")
             elif rewarded or number in taken:
                 statuses.append("duplicate")
             elif wait is not None and now >= at + wait:
@@ -287,16 +466,16 @@ class Store:
             else:
                 taken[number] = value, None if bandit is None else int(bandit == chosen), probability
                 statuses.append("accepted")
-        self._take(taken)
+        self._take(taken, _REWARDED)
         return statuses
 
-    def _take(self, taken: Mapping[int, tuple[float, int | None, float | None]]) -> None:
+    def _take(self, taken: Mapping[int, tuple[float, int | None, float | None]], rewarded: int) -> None:
         """Close decisions, and let their rewards wait for the learner."""
         rows = []
         for number, (value, agreed, probability) in taken.items():
             self._rewards += 1
             rows.append((self._rewards, number, self._decisions, value, agreed, probability))
-        list(self.database.among("UPDATE decisions SET rewarded = 1 WHERE number IN", list(taken)))
+        list(self.database.among(f"UPDATE decisions SET rewarded = {rewarded} WHERE number IN", list(taken)))
         self.database.insert("rewards", rows)
 
     # ------------------------------------------------------------------------------------------------ learner
@@ -338,6 +517,7 @@ class Store:
         with self.writing():
             made = f"CREATE TABLE IF NOT EXISTS visits ({columns}){{end}}"
             self.database.execute(made.format(**self.database.types))
+            self.note("visits", True)
 
     def order_by_time(self) -> None:
         """Make :meth:`default` quick. Each reward then writes a page of this index, too, so only where it is asked."""
@@ -351,16 +531,19 @@ class Store:
             "ORDER BY at, number LIMIT ?"
         )
         rows = self.database.execute(query, before, most).fetchall()
-        self._take({n: (value, None if bandit is None else int(bandit == k), p) for n, k, bandit, p in rows})
+        taken = {n: (value, None if bandit is None else int(bandit == k), p) for n, k, bandit, p in rows}
+        self._take(taken, _DEFAULTED)
         return len(rows)
 
-    def decisions(self, after: int, most: int) -> list[tuple[int, Choice]]:
-        """The decisions that follow a number, in order."""
-        query = (
-            "SELECT number, chosen, probability, arm, person FROM decisions WHERE number > ? ORDER BY number LIMIT ?"
-        )
+    def decisions(self, after: int, most: int) -> list[tuple[int, Choice, str]]:
+        """The decisions that follow a number, in order, each with the digest after it."""
+        names = "number, chosen, probability, arm, person, token, digest"
+        query = f"SELECT {names} FROM decisions WHERE number > ? ORDER BY number LIMIT ?"
         rows = self.database.execute(query, after, most).fetchall()
-        return [(n, Choice(k, p, np.frombuffer(arm, "<f8").astype(np.float64), who)) for n, k, p, arm, who in rows]
+        return [
+            (n, Choice(k, p, np.frombuffer(arm, "<f8").astype(np.float64), who, token=token), digest or "")
+            for n, k, p, arm, who, token, digest in rows
+        ]
 
     def rewards(self, most: int) -> list[Event]:
         """The rewards that wait, in the order in which they came."""
@@ -420,7 +603,7 @@ class Store:
         self.database.execute(
             "UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", first, last
         )
-        closed = "SELECT number FROM decisions WHERE rewarded = 1 AND number <= ? ORDER BY number LIMIT ?"
+        closed = "SELECT number FROM decisions WHERE rewarded > 0 AND number <= ? ORDER BY number LIMIT ?"
         old = "SELECT number FROM decisions WHERE number <= ? ORDER BY number LIMIT ?"
         left = last < upto
         for numbers, end in ((closed, last), (old, min(last, expired))):
@@ -429,6 +612,35 @@ class Store:
             )
         self.note("forgotten", last)
         return left
+
+    def rounds_of(self, person: str) -> list[int]:
+        """The decisions that have a person's id."""
+        rows = self.database.execute("SELECT number FROM decisions WHERE person = ?", person).fetchall()
+        return [number for (number,) in rows]
+
+    def erase(self, numbers: Sequence[int], visit: str) -> None:
+        """Erase decisions that were learned from, with what waits for them; and a person's first visit."""
+        list(self.database.among("DELETE FROM rewards WHERE decision IN", numbers))
+        list(self.database.among("DELETE FROM tickets WHERE number IN", numbers))
+        list(self.database.among("DELETE FROM decisions WHERE number IN", numbers))
+        if self.fact("visits"):
+            self.database.execute("DELETE FROM visits WHERE person = ?", visit)
+
+    def erase_all(self) -> None:
+        """Erase all raw rows."""
+        visits = ["visits"] if self.database.columns("visits") else []
+        with self.writing():
+            for table in ("decisions", "rewards", "tickets", "curve", "apprentice", *visits):
+                self.database.execute(f"DELETE FROM {table}")
+
+    def relink(self, after: int) -> str:
+        """Begin the chain of digests after a decision; its first one. Inside ``writing``."""
+        first = self._digest = begun(self.incarnation)
+        rows = self.database.execute("SELECT number, token FROM decisions WHERE number > ? ORDER BY number", after)
+        for number, token in rows.fetchall():
+            self._digest = linked(self._digest, number, token)
+            self.database.execute("UPDATE decisions SET digest = ? WHERE number = ?", self._digest, number)
+        return first
 
     # ---------------------------------------------------------------------------------------------- what is read
 
@@ -474,12 +686,6 @@ class Store:
         rows = self.database.execute(query).fetchall()
         whole = [(-1, *np.sum([row[1:] for row in rows], axis=0).tolist())] if rows else []
         return [{"part": part, **report(total)} for part, *total in [*rows, *whole]]
-
-
-def _number(id: str, last: int) -> int | None:
-    """The decision that an id names, 0 beyond the horizon; None for none that was made here."""
-    head = id.partition("-")[0]
-    return int(head) if head.isascii() and head.isdigit() and len(head) < 19 and int(head) <= last else None
 
 
 def _drawn(released: str) -> tuple[Any, ...]:
