@@ -152,9 +152,9 @@ class Learner:
         if not same or (count == here and digest != trail.at(here)):
             log.error("the database went back: %d decisions, of which the learner knows %d", count, here)
             raise Mismatch(
-                f"storage.database must go on from what was learned, {here} decisions, got {named(self._config.database)} "
-                f"with {count} and another history: it went back, as when a standby is promoted or a copy put back. "
-                f"Numbers were given twice, so nothing is learned, and workers write nothing{_RESTORE}"
+                f"storage.database must go on from what was learned, {here} decisions, got "
+                f"{named(self._config.database)} with {count} and another history: it went back, as when "
+                f"a standby is promoted or a copy put back. Numbers were given twice, so nothing is learned, and workers write nothing{_RESTORE}"
             )
         if told:
             trail.keep()
@@ -228,8 +228,8 @@ class Learner:
         agree = abs(self.store.skew) <= SKEW
         if not agree and not self._skewed:
             log.warning(
-                "the database's clock and this machine's differ by %.0f s: no missing reward counts as the default until "
-                "they agree to %.0f s; set the clocks right",
+                "the database's clock and this machine's differ by %.0f s: no missing reward counts as the default "
+                "until they agree to %.0f s; set the clocks right",
                 abs(self.store.skew),
                 SKEW,
             )

@@ -1,7 +1,7 @@
 """What an operator does to a service: begin it, look at it, put it right after it went back, erase, end it.
 
-Each function returns what it did, in lines for the operator. All but :func:`init` and :func:`doctor` need the learner to
-be stopped, as they take its place.
+Each function returns what it did, in lines for the operator. All but :func:`init` and :func:`doctor` need the learner
+to be stopped, as they take its place.
 """
 
 from __future__ import annotations
@@ -87,18 +87,12 @@ def adopt(config: Config) -> list[str]:
     """
     policy = config.open_policy()
     try:
-        Store.adopt(config.database, {"run": policy.run.id, "learned": policy.decisions})
+        Store.adopt(config.database, {"run": policy.run.id, "learned": policy.decisions}, policy.decisions)
         with closing(Store(config.database)) as store:
-            count, digest, incarnation, _ = store.chain()
-            if count < policy.decisions:
-                raise Mismatch(
-                    f"storage.database must hold the {policy.decisions} decisions of the checkpoint, got "
-                    f"{named(config.database)} with {count}: put a newer copy back"
-                )
             with store.writing():
                 record(store, terms_of(config, policy), store.now)
                 told = store.relink(policy.decisions)
-            Trail(trail_of(config.checkpoint), incarnation, policy.decisions, [told]).keep()
+            Trail(trail_of(config.checkpoint), store.incarnation, policy.decisions, [told]).keep()
     finally:
         policy.run.release_hold()
     return [f"{named(config.database)} is of this release now; ids that are out stay good, new ones are codes"]
@@ -149,8 +143,8 @@ def _relearned(config: Config, store: Store, policy: PrivatePolicy[Any]) -> list
     incarnation, digest = store.renew(here, kept)
     Trail(path, incarnation, here, [digest]).keep()
     return [
-        f"the database had {count} decisions, of which {kept} are surely those that were learned from; it goes on after "
-        f"{here}, in a new incarnation. Rewards for rounds in between are answered 'closed' or 'unknown'"
+        f"the database had {count} decisions, of which {kept} are surely those that were learned from; it goes on "
+        f"after {here}, in a new incarnation. Rewards for rounds in between are answered 'closed' or 'unknown'"
     ]
 
 
@@ -210,8 +204,8 @@ def erase(config: Config, person: str) -> list[str]:
     """Erase what is kept of a person: open rounds, rewards that wait, and the journal's records of them.
 
     What was released stays: no noise can be taken back, and its price covers it. What has entered the open sums stays
-    until they are released with noise. Where persons are protected, a keyed hash stays with the learner, which keeps the
-    person from teaching more often than was promised to everybody.
+    until they are released with noise. Where persons are protected, a keyed hash stays with the learner, which keeps
+    the person from teaching more often than was promised to everybody.
     """
     with closing(Learner(config)) as learner:
         while learner.step():
@@ -253,9 +247,7 @@ def doctor(config: Config) -> tuple[bool, list[str]]:
         left = ledger.remaining()
         findings.append((True, f"ledger: {ledger.entries} entries verify, ε = {left:.6g} left, head {head}"))
         if config.witness is None:
-            findings.append(
-                (True, "ledger: it has no witness: whether it went back, nobody can tell (storage.witness)")
-            )
+            findings.append((True, "ledger: no witness (storage.witness) could tell that it went back"))
     with looking("database"), closing(Store(config.database)) as store:
         findings.append((True, f"database: {store.decided()} decisions, newest release {store.newest()}"))
         with looking("contract"):

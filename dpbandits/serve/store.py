@@ -222,7 +222,7 @@ class Store:
             database.close()
 
     @classmethod
-    def adopt(cls, where: Path | str, facts: Mapping[str, Any]) -> None:
+    def adopt(cls, where: Path | str, facts: Mapping[str, Any], least: int) -> None:
         """Change over a database of the last format, whose ids were no codes; in one step.
 
         Rounds that it has keep their ids; later ones are of a first incarnation.
@@ -230,7 +230,7 @@ class Store:
         Raises
         ------
         Mismatch
-            If it is of another format.
+            If it is of another format, or has fewer decisions than ``least``.
         """
         database = opened(where)
         try:
@@ -240,6 +240,11 @@ class Store:
             incarnation, types = secrets.token_hex(16), database.types
             with database.writing():
                 (count,) = database.execute(f"SELECT decisions FROM counts{database.lock}").fetchone()
+                if count < least:
+                    raise Mismatch(
+                        f"storage.database must hold the {least} decisions of the checkpoint, got {named(where)} with "
+                        f"{count}: put a newer copy back"
+                    )
                 for statement in (
                     "ALTER TABLE decisions ADD COLUMN digest TEXT",
                     f"ALTER TABLE counts ADD COLUMN digest TEXT NOT NULL DEFAULT '{begun(incarnation)}'",

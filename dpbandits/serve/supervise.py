@@ -1,4 +1,4 @@
-"""All processes of a service on one machine: workers on one socket, a learner; whoever ends is started again, a few times."""
+"""All processes of a service on one machine: workers on one socket, a learner; whoever ends is started again."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class Service:
                 self._errors[i] = 1 if now > self._begun[i] + _LIVED else self._errors[i] + 1
                 if self._errors[i] >= (_REFUSALS if ended == MISFIT else _ERRORS):
                     self.failed = (
-                        f"the {self._roles[i]} has ended {self._errors[i]} times in a row with status {ended}, and says "
-                        f"why above; `dpbandits serve doctor {self._path}` looks at everything"
+                        f"the {self._roles[i]} has ended {self._errors[i]} times in a row with status {ended}, and "
+                        f"says why above; `dpbandits serve doctor {self._path}` looks at everything"
                     )
                     self.stop()
                     return
