@@ -15,6 +15,7 @@ from typing import Any
 
 from dpbandits.serve.config import Config
 from dpbandits.serve.database import Mismatch
+from dpbandits.serve.edge import Repeated
 from dpbandits.serve.supervise import MISFIT
 
 __all__ = ["main"]
@@ -24,6 +25,8 @@ def main(arguments: list[str]) -> None:
     """Be a worker on a socket that is open already, or a learner."""
     logging.basicConfig(level=logging.WARNING, format=f"%(levelname)s {arguments[0]} {os.getpid()}: %(message)s")
     logging.getLogger("dpbandits.serve").setLevel(logging.INFO)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Repeated())
     _end_with_parent()
     try:
         config = Config.read(arguments[1])
@@ -52,7 +55,8 @@ def worker(config: Config, listening: socket.socket) -> None:
         sys.exit(MISFIT)
     except OSError:
         pass  # it may come back
-    app = create(config)
+    connections: set[Any] = set()
+    app = create(config, connections=connections)
     # no collection of garbage looks through what is there for good, which takes as long as a hundred requests do
     gc.collect()
     gc.freeze()
@@ -60,7 +64,11 @@ def worker(config: Config, listening: socket.socket) -> None:
     # nothing but warnings, and no line per request: paths and times are enough to recognise a person. Who a proxy says
     # that the client is plays no part
     quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "proxy_headers": False}
-    uvicorn.Server(uvicorn.Config(app, lifespan="on", ws="none", **quiet)).run(sockets=[listening])
+    # a head of at most 16 KiB; whoever is being answered when the end comes has two seconds
+    small: dict[str, Any] = {"http": "h11", "h11_max_incomplete_event_size": 2**14, "timeout_graceful_shutdown": 2}
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="on", ws="none", **quiet, **small))
+    server.server_state.connections = connections
+    server.run(sockets=[listening])
 
 
 def learner(config: Config) -> None:

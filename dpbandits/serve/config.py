@@ -64,12 +64,25 @@ ROLES = ("decider", "learner", "owner")
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on requests: arms of one decision, decisions or rewards of one request, bytes, and letters of an id."""
+    """Bounds on requests, and on what one worker holds for those who make them.
+
+    Attributes
+    ----------
+    arms, batch, body, person : int
+        Arms of one decision; decisions or rewards of one request; its bytes; letters of an id.
+    bodies, connections : int
+        Bytes of all bodies that are being read; open connections, beyond which the oldest idle ones are closed.
+    seconds : int
+        What a request's head may take to arrive, and its body.
+    """
 
     arms: int = 1000
     batch: int = 100
     body: int = 4_000_000
     person: int = 200
+    bodies: int = 64_000_000
+    connections: int = 1000
+    seconds: int = 10
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,9 @@ class Config:
         A seeded generator makes a simulation.
     host, port, workers
         Where the service listens, and with how many processes.
+    limits : Limits
+    rate : float or None
+        How many decisions a minute one token may take from one worker; None does not limit.
     """
 
     kind: type[PrivatePolicy[Any]]
@@ -127,6 +143,7 @@ class Config:
     witness: Path | str | None = None
     expected_head: str | None = None
     limits: Limits = field(default_factory=Limits)
+    rate: float | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Config:
@@ -282,7 +299,7 @@ _FILE: dict[str, dict[str, Reader]] = {
     "tokens": dict.fromkeys(ROLES, _digests),
     "page": {"curves": of(bool, False), "reference": of(list, ())},
     "simulation": {"seed": of(int, None)},
-    "limits": {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()},
+    "limits": {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()} | {"decisions": number(None)},
 }
 
 
@@ -299,6 +316,9 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
         kind, arguments = _policy(policy)
         told = read(tree, _FILE)
     service, rewards = told["service"], told["rewards"]
+    rate = told["limits"].pop("decisions")
+    if rate is not None and rate < 1:
+        raise ValueError(f"limits.decisions must be at least 1 a minute, got decisions={rate!r}")
     wait, default = rewards["wait"], rewards["default"]
     if (wait is None) != (default is None):
         there = [name for name, value in rewards.items() if value is not None]
@@ -315,6 +335,7 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
         default=default or 0.0,
         apprentice=service.pop("mode") == "apprentice",
         limits=Limits(**told["limits"]),
+        rate=None if rate is None else rate / service["workers"],
         **service,
         **told["page"],
         **told["simulation"],

@@ -97,6 +97,8 @@ class Endpoints:
             Route("GET", "/v1/raw/curve", self.curve, ("owner",)),
             Route("GET", "/v1/raw/apprentice", self.apprentice, ("owner",)),
             Route("GET", "/healthz", self.health),
+            Route("GET", "/livez", self.live),
+            Route("GET", "/readyz", self.ready),
             Route("GET", "/metrics", self.metrics, media="text/plain; charset=utf-8"),
             _page("/", self.page, "script-src 'unsafe-inline'", "connect-src 'self'"),
             _page("/docs", self.docs),
@@ -257,6 +259,26 @@ class Endpoints:
         writer = self._writer
         database = "away" if writer.away else "there" if writer.confirmed else "unconfirmed"
         return _json({"release": self.newest().number, "database": database})
+
+    async def live(self, *_: Any) -> str:
+        """Whether this process answers: if not, start it again."""
+        return _json({"live": True})
+
+    async def ready(self, *_: Any) -> str:
+        """Whether this worker can decide and write down: if not, send requests elsewhere."""
+        writer = self._writer
+        missing = [
+            name
+            for name, there in (
+                ("a release", writer.released is not None),
+                ("the database", not writer.away),
+                ("a confirmed lineage", writer.confirmed),
+            )
+            if not there
+        ]
+        if missing:
+            raise Refusal(503, f"not ready: it lacks {' and '.join(missing)}")
+        return _json({"ready": True})
 
     async def metrics(self, _: None, role: str | None) -> str:
         """Counts and times; of rewards, for the owner alone.

@@ -147,7 +147,8 @@ class Refusal(Exception):
 
     def __init__(self, status: int, error: str, where: list[str] | None = None, **headers: str) -> None:
         self.status, self.error, self.where = status, error, where or []
-        self.headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status, {}) | headers
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status, {}) | more
 
 
 class Problem(BaseModel):

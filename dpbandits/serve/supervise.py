@@ -16,7 +16,7 @@ from dpbandits.serve.config import Config
 __all__ = ["MISFIT", "Service"]
 
 # seconds: between looks at the processes, between two starts of one, and for an orderly end
-_LOOK, _AGAIN, _END = 0.2, 1.0, 10.0
+_LOOK, _AGAIN, _END = 0.2, 1.0, 2.8
 # the matrices of a decision are small: a BLAS with threads of its own only takes cores from the other processes
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 # the exit status of a process that refused what is on disk, which seldom mends itself
