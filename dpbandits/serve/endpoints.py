@@ -288,7 +288,10 @@ class Endpoints:
         lines = []
         for name, number in (await self._writer.ask("read", Store.counts)).items():
             lines += [f"# TYPE dpbandits_{name}_total counter", f"dpbandits_{name}_total {number}"]
-        gauges: dict[str, float] = {"clock_skew_seconds": self._writer.skew, "confirmed": self._writer.confirmed}
+        gauges: dict[str, float] = {
+            "clock_skew_seconds": round(self._writer.skew, 1),
+            "confirmed": self._writer.confirmed,
+        }
         if self._writer.released is not None:
             gauges["release"] = self._writer.released.number
         if role == "owner":

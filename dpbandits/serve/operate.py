@@ -16,9 +16,9 @@ from dpbandits.policy.private import PrivatePolicy
 from dpbandits.serve.config import Config
 from dpbandits.serve.contract import check, record, terms_of
 from dpbandits.serve.database import Mismatch, named
-from dpbandits.serve.learner import SKEW, Learner
+from dpbandits.serve.learner import SKEW, Learner, RunClosed
 from dpbandits.serve.lineage import Trail, begun, trail_of
-from dpbandits.serve.store import Store
+from dpbandits.serve.store import LeaseLost, Store
 from dpbandits.serve.trial import visit_key
 from dpkit.states import files
 
@@ -114,6 +114,8 @@ def restore(config: Config, *, burn: bool = False) -> list[str]:
         said.append(f"the ledger has {added} entries again that it had forgotten" if added else "the ledger is whole")
     try:
         policy = config.open_policy()
+    except BlockingIOError:
+        raise Mismatch("the service must be stopped, and a learner runs: stop it first") from None
     except Mismatch as error:
         if not burn:
             raise Mismatch(
@@ -155,8 +157,7 @@ def _goes_on(store: Store, path: Path, here: int) -> bool:
     except (FileNotFoundError, ValueError):
         return False
     count, newest, incarnation, _ = store.chain()
-    told = [(n, str(choice.token), after) for n, choice, after in store.decisions(here, 1)]
-    if incarnation != trail.incarnation or count < here or not trail.follow(here, told):
+    if incarnation != trail.incarnation or count < here or not trail.follow(here, store.next_link(here)):
         return False
     return count > here or newest == trail.at(here)
 
@@ -167,7 +168,7 @@ def close(config: Config, reason: str = "its owner closed it") -> list[str]:
     An experiment releases its open batches. Other policies release by a schedule that is fixed in advance: what has
     come since the last release is erased unreleased.
     """
-    with closing(Learner(config)) as learner:
+    with closing(_in_its_place(config)) as learner:
         with learner.store.writing():
             learner.store.end(reason)
         while learner.step():
@@ -176,6 +177,18 @@ def close(config: Config, reason: str = "its owner closed it") -> list[str]:
         released = learner.policy.released().number
         said = _ended(config, learner.store, reason)
     return [f"the newest release is {released}", *said]
+
+
+def _in_its_place(config: Config) -> Learner:
+    """The learner, where none runs."""
+    try:
+        return Learner(config)
+    except (LeaseLost, BlockingIOError):
+        raise Mismatch(
+            "the learner must be stopped, and one runs: stop the service (after a crash its lease runs out in seconds)"
+        ) from None
+    except RunClosed as error:
+        raise Mismatch(f"the run is closed already ({error})") from None
 
 
 def _ended(config: Config, store: Store, reason: str) -> list[str]:
@@ -207,7 +220,7 @@ def erase(config: Config, person: str) -> list[str]:
     until they are released with noise. Where persons are protected, a keyed hash stays with the learner, which keeps
     the person from teaching more often than was promised to everybody.
     """
-    with closing(Learner(config)) as learner:
+    with closing(_in_its_place(config)) as learner:
         while learner.step():
             pass
         policy, store = learner.policy, learner.store

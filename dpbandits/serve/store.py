@@ -346,6 +346,7 @@ class Store:
             self._digest = begun(incarnation, self._digest)
             self._decisions = decisions
             self.database.execute("UPDATE counts SET incarnation = ?, confirmed = 0", incarnation)
+            self.database.execute("DELETE FROM lease")
             self.database.execute("DELETE FROM decisions WHERE number > ?", kept)
             self.database.execute("DELETE FROM rewards WHERE decision > ?", kept)
             self.database.execute("UPDATE rewards SET after = ? WHERE after > ?", decisions, decisions)
@@ -549,6 +550,11 @@ class Store:
             (n, Choice(k, p, np.frombuffer(arm, "<f8").astype(np.float64), who, token=token), digest or "")
             for n, k, p, arm, who, token, digest in rows
         ]
+
+    def next_link(self, after: int) -> list[tuple[int, str, str]]:
+        """The decision that follows a number, its nonce and the digest after it; none where it is erased."""
+        query = "SELECT number, token, digest FROM decisions WHERE number > ? ORDER BY number LIMIT 1"
+        return [(n, token, digest or "") for n, token, digest in self.database.execute(query, after).fetchall()]
 
     def rewards(self, most: int) -> list[Event]:
         """The rewards that wait, in the order in which they came."""
