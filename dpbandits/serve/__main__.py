@@ -13,6 +13,7 @@ import time
 import traceback
 from typing import Any
 
+from dpbandits.serve.admin import report
 from dpbandits.serve.config import Config
 from dpbandits.serve.database import Mismatch
 from dpbandits.serve.edge import Repeated
@@ -33,13 +34,14 @@ def main(arguments: list[str]) -> None:
     except (ValueError, OSError) as error:  # of the file, which holds no data
         print(f"{arguments[0]}: {error}", file=sys.stderr, flush=True)
         sys.exit(MISFIT)
+    given = dict(zip(arguments[2::2], map(int, arguments[3::2]), strict=True))
     if arguments[0] == "worker":
-        worker(config, socket.socket(fileno=int(arguments[3])))
+        worker(config, socket.socket(fileno=given["--fd"]), given.get("--board"))
     else:
-        learner(config)
+        learner(config, given.get("--board"))
 
 
-def worker(config: Config, listening: socket.socket) -> None:
+def worker(config: Config, listening: socket.socket, board: int | None = None) -> None:
     """Answer requests until a signal."""
     import uvicorn
 
@@ -56,7 +58,7 @@ def worker(config: Config, listening: socket.socket) -> None:
     except OSError:
         pass  # it may come back
     connections: set[Any] = set()
-    app = create(config, connections=connections)
+    app = create(config, connections=connections, board=board)
     # no collection of garbage looks through what is there for good, which takes as long as a hundred requests do
     gc.collect()
     gc.freeze()
@@ -71,15 +73,17 @@ def worker(config: Config, listening: socket.socket) -> None:
     server.run(sockets=[listening])
 
 
-def learner(config: Config) -> None:
+def learner(config: Config, board: int | None = None) -> None:
     """Learn until a signal; an error's type and place are logged, and not its message, which may hold values."""
     from dpbandits.serve.learner import learn
 
-    stop = threading.Event()
+    stop, gauges = threading.Event(), dict[str, float]()
+    if board is not None:
+        report(board, lambda: {"gauges": dict(gauges)})
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
     try:
-        learn(config, stop)
+        learn(config, stop, gauges)
     except Mismatch as error:
         print(f"learner: {error}", file=sys.stderr, flush=True)
         sys.exit(MISFIT)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from dpbandits.serve import contract
+from dpbandits.serve.admin import report
 from dpbandits.serve.config import Config, digest
 from dpbandits.serve.edge import Bodies, Gone, Rates, more_descriptors, quiet, watch
 from dpbandits.serve.endpoints import Endpoints
@@ -34,9 +35,16 @@ log = logging.getLogger("dpbandits.serve")
 
 
 def create(
-    config: Config, *, clock: Callable[[], float] | None = None, connections: Collection[Any] = ()
+    config: Config,
+    *,
+    clock: Callable[[], float] | None = None,
+    connections: Collection[Any] = (),
+    board: int | None = None,
 ) -> Callable[[Scope, Receive, Send], Any]:
-    """The application of one worker; of a server's ``connections`` it closes those that only wait."""
+    """The application of one worker.
+
+    Of a server's ``connections`` it closes those that only wait; into the pipe ``board`` it writes its figures.
+    """
     probe = config.probe()
     check = partial(contract.check, wanted=contract.terms_of(config, probe))
     writer = Writer(config.database, horizon=probe.horizon, wait=config.wait, check=check, clock=clock)
@@ -44,6 +52,8 @@ def create(
     endpoints = Endpoints(config, probe, writer, meter)
     routes = {route.path: route for route in endpoints.routes}
     limits = config.limits
+    if board is not None:
+        report(board, lambda: meter.to_dict() | {"gauges": writer.gauges() | {"connections": len(connections)}})
     bodies = Bodies(most=limits.body, together=limits.bodies, seconds=limits.seconds)
     rates = Rates(config.rate)
 

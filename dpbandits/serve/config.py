@@ -118,6 +118,8 @@ class Config:
         A seeded generator makes a simulation.
     host, port, workers
         Where the service listens, and with how many processes.
+    admin : int or None
+        The port where the supervisor answers to monitoring (:mod:`dpbandits.serve.admin`).
     limits : Limits
     rate : float or None
         How many decisions a minute one token may take from one worker; None does not limit.
@@ -144,6 +146,7 @@ class Config:
     expected_head: str | None = None
     limits: Limits = field(default_factory=Limits)
     rate: float | None = None
+    admin: int | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Config:
@@ -291,6 +294,7 @@ _FILE: dict[str, dict[str, Reader]] = {
         "port": whole(8000, 0, 65535),
         "workers": whole(2, 1, 1000),
         "mode": one_of("bandit", "apprentice"),
+        "admin": of(int, None),
     },
     "rewards": {"wait": number(None), "default": number(None)},
     "storage": {name: of(str, f"service.{name}") for name in ("database", "ledger", "checkpoint")}

@@ -181,6 +181,13 @@ class Learner:
         self.policy.publicly(lambda: None)
         self._published(self.policy.decisions)
 
+    def gauges(self) -> dict[str, float]:
+        """For monitoring: where the run is, and when it last looked."""
+        policy = self.policy
+        known = {"leads": 1, "rounds": policy.decisions, "releases": policy.releases, "heartbeat": time.time()}
+        known["open_rounds"] = len(policy.open_decisions)
+        return known if policy.horizon is None else {**known, "rounds_left": policy.horizon - policy.decisions}
+
     def step(self) -> int:
         """Take in what has come, and return how many decisions and rewards.
 
@@ -345,8 +352,9 @@ def _shown(policy: PrivatePolicy[Any]) -> dict[str, Any]:
     return {"theta": theta.tolist(), "errors": errors}
 
 
-def learn(config: Config, stop: threading.Event) -> None:
-    """Be the learner, as soon as nobody else is, until ``stop``."""
+def learn(config: Config, stop: threading.Event, gauges: dict[str, float] | None = None) -> None:
+    """Be the learner, as soon as nobody else is, until ``stop``; ``gauges`` is kept up to date, for monitoring."""
+    told = {} if gauges is None else gauges
     away = False
     while not stop.is_set():
         try:
@@ -354,16 +362,20 @@ def learn(config: Config, stop: threading.Event) -> None:
                 while not stop.is_set():
                     few = learner.step() < _MOST  # else there is more; many at once cost one commit
                     away = False
+                    told.update(learner.gauges())
                     if few:
                         stop.wait(_PAUSE)
         except RunClosed as error:
+            told["leads"] = 0
             log.warning("the run is closed (%s): nothing more is learned", error)
             stop.wait()
         except (LeaseLost, BlockingIOError):  # another one leads, or holds the checkpoint
+            told["leads"] = 0
             stop.wait(AGAIN)
         except OSError as error:
             # whatever was being done, the next one goes on from the checkpoint
             if not away:
                 log.warning("the learner waits: the database or the disk cannot be used (%s)", type(error).__name__)
             away = True
+            told["leads"] = 0
             stop.wait(AGAIN)

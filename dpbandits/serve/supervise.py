@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+from dpbandits.serve.admin import Admin, Board
 from dpbandits.serve.config import Config
 
 __all__ = ["MISFIT", "Service"]
@@ -37,8 +38,8 @@ class Service:
 
     Attributes
     ----------
-    url : str
-        Where it answers.
+    url, admin_url : str
+        Where it answers, and where to monitoring.
     failed : str
         Why the service has given up; empty if it has not.
     """
@@ -49,12 +50,17 @@ class Service:
         count = config.workers if workers is None else workers
         self._roles = ["worker"] * count + ["learner"] * learners
         self._socket: socket.socket | None = None
-        self.url = ""
+        self.url = self.admin_url = ""
         if count:
             family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
             self._socket = socket.create_server((config.host, config.port), family=family, backlog=1024)
             host = f"[{config.host}]" if ":" in config.host else config.host
             self.url = f"http://{host}:{self._socket.getsockname()[1]}"
+        self._board = Board()
+        self._admin: Admin | None = None
+        if config.admin is not None:
+            self._admin = Admin(self._board, config.host, config.admin, config.tokens["owner"])
+            self.admin_url = self._admin.url
         self._running: list[subprocess.Popen[bytes] | None] = [None] * len(self._roles)
         self._begun = [-_AGAIN] * len(self._roles)
         self._errors = [0] * len(self._roles)
@@ -99,17 +105,23 @@ class Service:
                     self.stop()
                     return
             self._begun[i] = now
-            self._running[i] = self.start(self._roles[i])
+            self._running[i] = self.start(self._roles[i], i)
 
-    def start(self, role: str) -> subprocess.Popen[bytes]:
+    def start(self, role: str, place: int = 0) -> subprocess.Popen[bytes]:
         """Begin a process."""
         command = [sys.executable, "-m", "dpbandits.serve", role, str(self._path)]
-        fds: tuple[int, ...] = ()
+        fds: list[int] = []
+        if self._admin is not None:
+            fds.append(self._board.begin(place, role))
+            command += ["--board", str(fds[0])]
         if role == "worker" and self._socket is not None:
-            fds = (self._socket.fileno(),)
-            command += ["--fd", str(fds[0])]
+            fds.append(self._socket.fileno())
+            command += ["--fd", str(fds[-1])]
         # where a signal from the terminal goes to the whole group, the supervisor passes it on, once
-        return subprocess.Popen(command, pass_fds=fds, start_new_session=True, env=_ONE_THREAD | os.environ)
+        started = subprocess.Popen(command, pass_fds=fds, start_new_session=True, env=_ONE_THREAD | os.environ)
+        if self._admin is not None:
+            os.close(fds[0])
+        return started
 
     def _end(self) -> None:
         alive = [one for one in self._running if one is not None and one.poll() is None]
@@ -124,3 +136,5 @@ class Service:
                 one.wait()
         if self._socket is not None:
             self._socket.close()
+        if self._admin is not None:
+            self._admin.close()

@@ -134,6 +134,12 @@ class Writer:
         self._wake.set()
         self._thread.join(2 * PATIENCE)
 
+    def gauges(self) -> dict[str, float]:
+        """For monitoring."""
+        release = -1 if self.released is None else self.released.number
+        known = {"release": release, "confirmed": self.confirmed, "database_there": not self.away}
+        return {**known, "clock_skew_seconds": abs(self.skew), "waiting": len(self._jobs)}
+
     def ask(self, kind: Kind, load: Any) -> asyncio.Future[Any]:
         """What :class:`.store.Store` answers to a list for the method of this name; what was written is durable then.
 

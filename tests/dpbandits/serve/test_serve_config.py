@@ -55,7 +55,7 @@ PLACE = "postgresql://a:secret@h/d"
         ("storage", f'checkpoint = "{PLACE}"', "checkpoint must be a file on the learner's own disk"),
         ("storage", 'ledger = "service.database"', "different places"),
         ("more", "[servise]", "servise is no key of the file"),
-        ("more", "[service]\nhots = 1", "service.hots is no key of the file: it must be one of host"),
+        ("more", "[service]\nhots = 1", "service.hots is no key of the file: it must be one of admin, host"),
         ("more", "[service]\nport = 'x'", "service.port must be of type int, got port='x'"),
         ("more", "[service]\nworkers = 0", "service.workers must lie in 1, …, 1000, got workers=0"),
         ("more", "[service]\nworkers = true", "service.workers must be of type int, got workers=True"),
@@ -145,7 +145,7 @@ def test_who_ends_by_an_error_again_and_again_is_given_up(tmp_path, monkeypatch,
             return status
 
     monkeypatch.setattr(supervise, "time", SimpleNamespace(monotonic=clock))
-    monkeypatch.setattr(supervise.Service, "start", lambda self, role: starts.append(role) or Ended())
+    monkeypatch.setattr(supervise.Service, "start", lambda self, role, _: starts.append(role) or Ended())
     service = supervise.Service(written(tmp_path), workers=0)
     service.look()
     clock.now = 0.9
@@ -164,7 +164,7 @@ def test_who_lived_long_enough_is_started_again(tmp_path, monkeypatch):
     clock, starts = Clock(0.0), []
     ended = SimpleNamespace(poll=lambda: supervise.MISFIT)
     monkeypatch.setattr(supervise, "time", SimpleNamespace(monotonic=clock))
-    monkeypatch.setattr(supervise.Service, "start", lambda self, role: starts.append(role) or ended)
+    monkeypatch.setattr(supervise.Service, "start", lambda self, role, _: starts.append(role) or ended)
     service = supervise.Service(written(tmp_path), workers=0)
     for _ in range(9):
         service.look()

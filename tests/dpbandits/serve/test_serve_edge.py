@@ -1,12 +1,15 @@
 """What strangers may hold of a service before they have shown a token, and what clients may take of it."""
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import socket
 import threading
 import time
+import urllib.error
+import urllib.request
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -15,9 +18,12 @@ import pytest
 from serving import TOKENS, Clock, begun, configured, served, wait_until, written
 
 from dpbandits.serve import edge
+from dpbandits.serve.admin import Board
+from dpbandits.serve.client import Client
 from dpbandits.serve.config import Config
 from dpbandits.serve.edge import Bodies, Gone, Rates, Repeated, watch
 from dpbandits.serve.messages import Refusal
+from dpbandits.serve.metrics import BOUNDS
 from dpbandits.serve.supervise import Service
 
 ARMS = np.eye(3).tolist()
@@ -145,9 +151,9 @@ def test_probes(tmp_path):
 
 
 @contextmanager
-def running(folder, more="", limit=None):
+def running(folder, service=""):
     """A service of one worker, and what it writes."""
-    path = written(folder, more=f"[service]\nport = 0\nworkers = 1\n[limits]\nseconds = 1\n{more}")
+    path = written(folder, more=f"[service]\nport = 0\nworkers = 1\n{service}\n[limits]\nseconds = 1")
     begun(Config.read(path))
     service = Service(path)
     thread = threading.Thread(target=service.run)
@@ -211,3 +217,50 @@ def test_strangers_hold_nothing_and_an_end_is_an_end(tmp_path):
         assert time.monotonic() - begin < 60.0  # two seconds, on a machine that stands still for none
         for one in held:
             one.close()
+
+
+def figures(url, token=TOKENS["owner"]):
+    request = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {token}"})
+    text = urllib.request.urlopen(request, timeout=30).read().decode()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")}
+
+
+def test_the_figures_of_all_processes_are_on_a_port_of_their_own(tmp_path):
+    with running(tmp_path, service="admin = 0") as (service, _):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            figures(service.admin_url, TOKENS["decider"])
+        client = Client(service.url, TOKENS["decider"])
+        client.decide(*[{"arms": ARMS}] * 7)
+        answered = 'dpbandits_requests_total{route="/v1/decisions",status="2xx"}'
+        wait_until(lambda: figures(service.admin_url).get(answered) == 1)
+        wait_until(lambda: figures(service.admin_url).get("dpbandits_learner_rounds") == 7)
+        found = figures(service.admin_url)
+        assert found["dpbandits_learner_rounds_left"] == 293
+        assert found["dpbandits_learner_leads"] == found["dpbandits_worker_confirmed"] == 1
+        assert found['dpbandits_processes{role="worker"}'] == 1
+        (worker,) = service.processes("worker")
+        os.kill(worker, signal.SIGKILL)
+        client.decide({"arms": ARMS})
+        # what the one before had counted is not forgotten
+        wait_until(lambda: figures(service.admin_url).get(answered) == 2)
+        assert figures(service.admin_url)['dpbandits_process_starts_total{role="worker"}'] == 2
+
+
+def test_a_board_keeps_the_counts_of_those_that_ended():
+    clock = Clock(100.0)
+    board = Board(clock)
+    for ended in range(3):
+        writing = board.begin(0, "worker")
+        line = {
+            "answers": [["/v1/rewards", "2xx", 5]],
+            "times": {"/v1/rewards": [5] + [0] * len(BOUNDS)},
+            "gauges": {"x": 1},
+        }
+        os.write(writing, json.dumps(line).encode() + b"\n" + b'{"answers": [["half')
+        wait_until(lambda ended=ended: f'status="2xx"}} {5 * (ended + 1)}' in board.text())
+        os.close(writing)
+    assert "dpbandits_worker_x 1" in board.text()
+    clock.now = 200.0  # silent for long
+    assert 'dpbandits_processes{role="worker"} 0' in board.text()
+    assert "dpbandits_worker_x" not in board.text()
+    assert "dpbandits_build_info" in board.text()
