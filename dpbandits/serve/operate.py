@@ -13,6 +13,7 @@ from typing import Any
 
 from accounting import Ledger
 from dpbandits.policy.private import PrivatePolicy
+from dpbandits.serve import tables
 from dpbandits.serve.config import Config
 from dpbandits.serve.contract import check, record, terms_of
 from dpbandits.serve.database import Mismatch, named
@@ -52,7 +53,7 @@ def init(config: Config) -> list[str]:
     try:
         facts = {"run": policy.run.id, "learned": 0}
         with suppress(FileExistsError):
-            Store.create(config.database, facts)
+            tables.create(config.database, facts)
         with closing(Store(config.database)) as store:
             with store.writing():
                 record(store, terms_of(config, policy), store.now)
@@ -87,7 +88,7 @@ def adopt(config: Config) -> list[str]:
     """
     policy = config.open_policy()
     try:
-        Store.adopt(config.database, {"run": policy.run.id, "learned": policy.decisions}, policy.decisions)
+        tables.adopt(config.database, {"run": policy.run.id, "learned": policy.decisions}, policy.decisions)
         with closing(Store(config.database)) as store:
             with store.writing():
                 record(store, terms_of(config, policy), store.now)
@@ -195,7 +196,7 @@ def _ended(config: Config, store: Store, reason: str) -> list[str]:
     with store.writing():
         store.end(reason)
         store.note("closed", {"reason": reason, "at": store.now})
-    store.erase_all()
+    tables.erase_all(store.database)
     store.clear()
     _erase_files(config)
     return [
@@ -225,13 +226,13 @@ def erase(config: Config, person: str) -> list[str]:
             pass
         policy, store = learner.policy, learner.store
         rounds = set(policy.open_decisions)
-        theirs = {number - 1 for number in store.rounds_of(person)}
+        theirs = {number - 1 for number in tables.rounds_of(store.database, person)}
         if policy.persons is not None:
             key = policy.persons.key(person)
             theirs |= {round for round in rounds if policy.waiting[round].person == key}
         numbers = sorted(round + 1 for round in theirs if round < policy.decisions)
         with learner.leading():
-            store.erase(numbers, visit_key(person, str(store.fact("key"))))
+            tables.erase(store.database, numbers, visit_key(person, str(store.fact("key"))))
         for round in theirs & rounds:
             policy.forget(round)
         learner.renew()
