@@ -258,19 +258,20 @@ def doctor(config: Config) -> tuple[bool, list[str]]:
 
     with looking("ledger"), config.open_ledger() as ledger:
         head = ledger.verify()
-        left = ledger.remaining()
-        findings.append((True, f"ledger: {ledger.entries} entries verify, ε = {left:.6g} left, head {head}"))
+        left = max(0.0, round(ledger.remaining(), 9))
+        findings.append((True, f"ledger: {ledger.entries} entries verify, ε = {left:g} left, head {head}"))
         if config.witness is None:
             findings.append((True, "ledger: no witness (storage.witness) could tell that it went back"))
     with looking("database"), closing(Store(config.database)) as store:
         findings.append((True, f"database: {store.decided()} decisions, newest release {store.newest()}"))
         with looking("contract"):
             changed = check(store, terms_of(config))
-            findings.append((True, f"contract: kept; changed and free to: {', '.join(changed) or 'nothing'}"))
+            may = f"; changed, as it may be: {', '.join(changed)}" if changed else ""
+            findings.append((True, f"contract: as the run was begun{may}"))
         store.time()
         agrees = abs(store.skew) <= SKEW
         way = "" if agrees else ": set the clocks right"
-        findings.append((agrees, f"clock: the database's is {-store.skew:.1f} s ahead of this machine's{way}"))
+        findings.append((agrees, f"clock: the database's and this machine's differ by {abs(store.skew):.1f} s{way}"))
         if (closed := store.fact("closed")) is not None:
             findings.append((True, f"run: closed ({closed['reason']})"))
         else:
