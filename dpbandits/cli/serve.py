@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,10 +73,14 @@ def start(
         return
     if config is None:
         raise ValueError("config must be given: dpbandits serve run.toml, or dpbandits serve --demo")
+    from dpbandits.serve.config import Config
+    from dpbandits.serve.store import Store
     from dpbandits.serve.supervise import Service
 
     if only not in (None, "worker", "learner"):
         raise ValueError(f"only must be worker or learner, got only={only!r}")
+    with suppress(OSError):  # a database that is away may come back; one that is not there is no new run
+        Store(Config.read(config).database).close()
     service = Service(config, workers=0 if only == "learner" else None, learners=0 if only == "worker" else 1)
     if service.url:
         typer.echo(f"listening on {service.url}")

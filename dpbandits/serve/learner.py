@@ -96,8 +96,6 @@ class Learner:
             if config.wait is not None:
                 self.store.order_by_time()
             self._trial = Trial.of(self.policy)
-            if self._trial is not None:
-                self.store.keep_visits()
             if config.together:
                 self.policy.run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already

@@ -13,6 +13,7 @@ from typing import Any
 
 from accounting import Ledger
 from dpbandits.policy.private import PrivatePolicy
+from dpbandits.serve import tables
 from dpbandits.serve.config import Config
 from dpbandits.serve.contract import check, record, terms_of
 from dpbandits.serve.database import Mismatch, named
@@ -52,7 +53,7 @@ def init(config: Config) -> list[str]:
     try:
         facts = {"run": policy.run.id, "learned": 0}
         with suppress(FileExistsError):
-            Store.create(config.database, facts)
+            tables.create(config.database, facts)
         with closing(Store(config.database)) as store:
             with store.writing():
                 record(store, terms_of(config, policy), store.now)
@@ -87,7 +88,7 @@ def adopt(config: Config) -> list[str]:
     """
     policy = config.open_policy()
     try:
-        Store.adopt(config.database, {"run": policy.run.id, "learned": policy.decisions}, policy.decisions)
+        tables.adopt(config.database, {"run": policy.run.id, "learned": policy.decisions}, policy.decisions)
         with closing(Store(config.database)) as store:
             with store.writing():
                 record(store, terms_of(config, policy), store.now)
@@ -195,7 +196,7 @@ def _ended(config: Config, store: Store, reason: str) -> list[str]:
     with store.writing():
         store.end(reason)
         store.note("closed", {"reason": reason, "at": store.now})
-    store.erase_all()
+    tables.erase_all(store.database)
     store.clear()
     _erase_files(config)
     return [
@@ -225,13 +226,13 @@ def erase(config: Config, person: str) -> list[str]:
             pass
         policy, store = learner.policy, learner.store
         rounds = set(policy.open_decisions)
-        theirs = {number - 1 for number in store.rounds_of(person)}
+        theirs = {number - 1 for number in tables.rounds_of(store.database, person)}
         if policy.persons is not None:
             key = policy.persons.key(person)
             theirs |= {round for round in rounds if policy.waiting[round].person == key}
         numbers = sorted(round + 1 for round in theirs if round < policy.decisions)
         with learner.leading():
-            store.erase(numbers, visit_key(person, str(store.fact("key"))))
+            tables.erase(store.database, numbers, visit_key(person, str(store.fact("key"))))
         for round in theirs & rounds:
             policy.forget(round)
         learner.renew()
@@ -257,19 +258,20 @@ def doctor(config: Config) -> tuple[bool, list[str]]:
 
     with looking("ledger"), config.open_ledger() as ledger:
         head = ledger.verify()
-        left = ledger.remaining()
-        findings.append((True, f"ledger: {ledger.entries} entries verify, ε = {left:.6g} left, head {head}"))
+        left = max(0.0, round(ledger.remaining(), 9))
+        findings.append((True, f"ledger: {ledger.entries} entries verify, ε = {left:g} left, head {head}"))
         if config.witness is None:
             findings.append((True, "ledger: no witness (storage.witness) could tell that it went back"))
     with looking("database"), closing(Store(config.database)) as store:
         findings.append((True, f"database: {store.decided()} decisions, newest release {store.newest()}"))
         with looking("contract"):
             changed = check(store, terms_of(config))
-            findings.append((True, f"contract: kept; changed and free to: {', '.join(changed) or 'nothing'}"))
+            may = f"; changed, as it may be: {', '.join(changed)}" if changed else ""
+            findings.append((True, f"contract: as the run was begun{may}"))
         store.time()
         agrees = abs(store.skew) <= SKEW
         way = "" if agrees else ": set the clocks right"
-        findings.append((agrees, f"clock: the database's is {-store.skew:.1f} s ahead of this machine's{way}"))
+        findings.append((agrees, f"clock: the database's and this machine's differ by {abs(store.skew):.1f} s{way}"))
         if (closed := store.fact("closed")) is not None:
             findings.append((True, f"run: closed ({closed['reason']})"))
         else:

@@ -54,45 +54,16 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.serve.apprentice import SUMS, report, sums
-from dpbandits.serve.database import Mismatch, Postgres, named, opened
+from dpbandits.serve.database import Mismatch, Postgres, opened
 from dpbandits.serve.lineage import Ids, begun, linked
+from dpbandits.serve.tables import NONE, check_format
 
 __all__ = ["Choice", "Event", "LeaseLost", "Status", "Store", "WentBack"]
 
 Status = Literal["accepted", "duplicate", "defaulted", "closed", "late", "unknown"]
 
-_FORMAT = 3
 # what ``rewarded`` says of a decision
 _OPEN, _REWARDED, _DEFAULTED = 0, 1, 2
-_TABLES = """
-CREATE TABLE IF NOT EXISTS counts (
-  one {whole} PRIMARY KEY, decisions {whole} NOT NULL, rewards {whole} NOT NULL, released {whole} NOT NULL,
-  digest TEXT NOT NULL, incarnation TEXT NOT NULL, knocks {whole} NOT NULL, confirmed {whole} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS decisions (
-  number {whole} PRIMARY KEY, token TEXT NOT NULL, at {real} NOT NULL, chosen {whole} NOT NULL, probability {real},
-  bandit {whole}, arm {bytes}, person TEXT, rewarded {whole} NOT NULL DEFAULT 0, digest TEXT){end};
-CREATE INDEX IF NOT EXISTS served ON decisions (number) WHERE rewarded > 0;
-CREATE TABLE IF NOT EXISTS rewards (
-  number {whole} PRIMARY KEY, decision {whole} NOT NULL, after {whole} NOT NULL, reward {real} NOT NULL,
-  agreed {whole}, probability {real}){end};
-CREATE TABLE IF NOT EXISTS releases (
-  number {whole} PRIMARY KEY, at {real} NOT NULL, decisions {whole} NOT NULL, released TEXT NOT NULL,
-  shown TEXT NOT NULL){end};
-CREATE TABLE IF NOT EXISTS lease (one {whole} PRIMARY KEY, holder TEXT NOT NULL, until {real} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS curve (part {whole} PRIMARY KEY, rewards {real} NOT NULL, total {real} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS apprentice (
-  part {whole} PRIMARY KEY, rounds {real} NOT NULL, agreed {real} NOT NULL, reward {real} NOT NULL,
-  known {real} NOT NULL, w {real} NOT NULL, ww {real} NOT NULL, wr {real} NOT NULL, wwr {real} NOT NULL,
-  wwrr {real} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS tickets (token TEXT PRIMARY KEY, number {whole} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL){end}
-"""
-
-
-_NONE = (
-    ": is the path right, and its volume mounted? A new run is made by `dpbandits serve init run.toml`, and by "
-    "nothing else"
-)
 _COUNTS = "decisions, rewards, released, digest, incarnation, knocks, confirmed"
 
 
@@ -166,7 +137,7 @@ class Store:
         try:
             self.database = opened(where)
         except FileNotFoundError as error:
-            raise Mismatch(f"storage.database: {error}{_NONE}") from None
+            raise Mismatch(f"storage.database: {error}{NONE}") from None
         # as they stand in the transaction of ``writing``
         self._decisions = self._rewards = self._released = 0
         self._digest = self.incarnation = ""
@@ -177,90 +148,10 @@ class Store:
         self.now = self.skew = 0.0
         self._ids: Ids | None = None
         try:
-            if not self.database.columns("facts"):
-                raise Mismatch(f"storage.database: there is no service in {named(where)}{_NONE}")
-            if (found := self.fact("format")) != _FORMAT:
-                way = (
-                    "`dpbandits serve init --adopt` changes it over"
-                    if found == 2
-                    else "it is of another release of this package, which reads it"
-                )
-                raise Mismatch(
-                    f"storage.database must be of format {_FORMAT}, got {named(where)} of format {found}: {way}"
-                )
+            check_format(self.database, where)
         except BaseException:
             self.database.close()
             raise
-
-    @classmethod
-    def create(cls, where: Path | str, facts: Mapping[str, Any]) -> None:
-        """Make the tables, and write facts down, in one step.
-
-        Raises
-        ------
-        FileExistsError
-            If there is a service already.
-        """
-        database = opened(where, create=True)
-        incarnation = secrets.token_hex(16)
-        first = {
-            "format": _FORMAT,
-            "key": secrets.token_hex(32),
-            "incarnations": [{"id": incarnation, "after": 0}],
-            **facts,
-        }
-        try:
-            if database.columns("facts"):
-                raise FileExistsError(f"there is a service in {named(where)} already")
-            made = [one.format(**database.types) for one in _TABLES.split(";\n")]
-            made += [f"INSERT INTO counts VALUES (1, 0, 0, -1, '{begun(incarnation)}', '{incarnation}', 0, 0)"]
-            # of facts only public texts and numbers, in which a quotation mark is doubled
-            texts = [(name, json.dumps(value).replace("'", "''")) for name, value in first.items()]
-            made += [f"INSERT INTO facts VALUES ('{name}', '{text}')" for name, text in texts]
-            database.make(made)
-        finally:
-            database.close()
-
-    @classmethod
-    def adopt(cls, where: Path | str, facts: Mapping[str, Any], least: int) -> None:
-        """Change over a database of the last format, whose ids were no codes; in one step.
-
-        Rounds that it has keep their ids; later ones are of a first incarnation.
-
-        Raises
-        ------
-        Mismatch
-            If it is of another format, or has fewer decisions than ``least``.
-        """
-        database = opened(where)
-        try:
-            found = database.columns("facts") and database.execute("SELECT value FROM facts WHERE name = 'format'")
-            if not found or json.loads(found.fetchone()[0]) != 2:
-                raise Mismatch(f"storage.database must be of format 2 to be adopted, got {named(where)} of another one")
-            incarnation, types = secrets.token_hex(16), database.types
-            with database.writing():
-                (count,) = database.execute(f"SELECT decisions FROM counts{database.lock}").fetchone()
-                if count < least:
-                    raise Mismatch(
-                        f"storage.database must hold the {least} decisions of the checkpoint, got {named(where)} with "
-                        f"{count}: put a newer copy back"
-                    )
-                for statement in (
-                    "ALTER TABLE decisions ADD COLUMN digest TEXT",
-                    f"ALTER TABLE counts ADD COLUMN digest TEXT NOT NULL DEFAULT '{begun(incarnation)}'",
-                    f"ALTER TABLE counts ADD COLUMN incarnation TEXT NOT NULL DEFAULT '{incarnation}'",
-                    f"ALTER TABLE counts ADD COLUMN knocks {types['whole']} NOT NULL DEFAULT 0",
-                    f"ALTER TABLE counts ADD COLUMN confirmed {types['whole']} NOT NULL DEFAULT 0",
-                    "DROP INDEX IF EXISTS served",
-                    "CREATE INDEX served ON decisions (number) WHERE rewarded > 0",
-                ):
-                    database.execute(statement)
-                incarnations = [{"id": "", "after": 0}, {"id": incarnation, "after": count}]
-                for name, value in {**facts, "incarnations": incarnations, "format": _FORMAT}.items():
-                    later = " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-                    database.insert("facts", [(name, json.dumps(value))], later)
-        finally:
-            database.close()
 
     def close(self) -> None:
         """Let go of the database."""
@@ -340,7 +231,6 @@ class Store:
 
         For a database that went back: decisions after ``kept`` may be other ones than those that were learned from.
         """
-        visits = self.database.columns("visits")
         with self.writing():
             incarnation = secrets.token_hex(16)
             self._digest = begun(incarnation, self._digest)
@@ -351,10 +241,9 @@ class Store:
             self.database.execute("DELETE FROM rewards WHERE decision > ?", kept)
             self.database.execute("UPDATE rewards SET after = ? WHERE after > ?", decisions, decisions)
             self.database.execute("DELETE FROM tickets WHERE number > ?", kept)
-            if visits:
-                rows = self.database.execute("SELECT person, id FROM visits").fetchall()
-                gone = [person for person, id in rows if int(id.partition("-")[0]) > kept]
-                list(self.database.among("DELETE FROM visits WHERE person IN", gone))
+            rows = self.database.execute("SELECT person, id FROM visits").fetchall()
+            gone = [person for person, id in rows if int(id.partition("-")[0]) > kept]
+            list(self.database.among("DELETE FROM visits WHERE person IN", gone))
             later = [one for one in self.fact("incarnations") if one["after"] < decisions]
             self.note("incarnations", [*later, {"id": incarnation, "after": decisions}])
             return incarnation, self._digest
@@ -517,14 +406,6 @@ class Store:
                 raise LeaseLost("another learner has the lease: this one stops")
             yield
 
-    def keep_visits(self) -> None:
-        """Make room for who has which decision, where a person has one."""
-        columns = "person TEXT PRIMARY KEY, id TEXT NOT NULL, chosen {whole} NOT NULL"
-        with self.writing():
-            made = f"CREATE TABLE IF NOT EXISTS visits ({columns}){{end}}"
-            self.database.execute(made.format(**self.database.types))
-            self.note("visits", True)
-
     def order_by_time(self) -> None:
         """Make :meth:`default` quick. Each reward then writes a page of this index, too, so only where it is asked."""
         with self.writing():
@@ -623,26 +504,6 @@ class Store:
             )
         self.note("forgotten", last)
         return left
-
-    def rounds_of(self, person: str) -> list[int]:
-        """The decisions that have a person's id."""
-        rows = self.database.execute("SELECT number FROM decisions WHERE person = ?", person).fetchall()
-        return [number for (number,) in rows]
-
-    def erase(self, numbers: Sequence[int], visit: str) -> None:
-        """Erase decisions that were learned from, with what waits for them; and a person's first visit."""
-        list(self.database.among("DELETE FROM rewards WHERE decision IN", numbers))
-        list(self.database.among("DELETE FROM tickets WHERE number IN", numbers))
-        list(self.database.among("DELETE FROM decisions WHERE number IN", numbers))
-        if self.fact("visits"):
-            self.database.execute("DELETE FROM visits WHERE person = ?", visit)
-
-    def erase_all(self) -> None:
-        """Erase all raw rows."""
-        visits = ["visits"] if self.database.columns("visits") else []
-        with self.writing():
-            for table in ("decisions", "rewards", "tickets", "curve", "apprentice", *visits):
-                self.database.execute(f"DELETE FROM {table}")
 
     def relink(self, after: int) -> str:
         """Begin the chain of digests after a decision; its first one. Inside ``writing``."""

@@ -105,7 +105,9 @@ def test_a_database_that_went_back_charges_nobody_for_another(tmp_path, storage,
     assert operate.doctor(config)[0]
     with served(config) as (learner, browser):
         assert learner.policy.learned.sum() == 0
-        told = browser.reward(*((one["id"], 1.0) for one in [*before, *lost, *again]))
+        told = []
+        for some in (before, lost, again):
+            told += browser.reward(*((one["id"], 1.0) for one in some))
         assert told[:40] == ["accepted"] * 40
         assert set(told[40:]) <= {"closed", "unknown"}
         new = browser.decide(*people(200, 210))
@@ -536,7 +538,7 @@ def test_a_run_of_an_earlier_release_is_taken_over_by_a_command(tmp_path):
         more = [one["id"] for one in browser.decide(*[{"arms": ARMS}] * 2)]  # not taken in yet
     short = ["-".join(id.split("-")[:2]) for id in [*old, *more]]
     earlier(config)
-    with pytest.raises(Mismatch, match=r"of format 3, got .* of format 2: `dpbandits serve init --adopt`"):
+    with pytest.raises(Mismatch, match=r"of format 3, got .* of format 2: `dpbandits serve init run.toml --adopt`"):
         Learner(config)
     operate.adopt(config)
     with pytest.raises(Mismatch, match="of format 2 to be adopted"):
