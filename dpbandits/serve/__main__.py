@@ -16,7 +16,7 @@ from typing import Any
 from dpbandits.serve.admin import report
 from dpbandits.serve.config import Config
 from dpbandits.serve.database import Mismatch
-from dpbandits.serve.edge import Repeated
+from dpbandits.serve.edge import JsonLines, Repeated
 from dpbandits.serve.supervise import MISFIT
 
 __all__ = ["main"]
@@ -34,6 +34,9 @@ def main(arguments: list[str]) -> None:
     except (ValueError, OSError) as error:  # of the file, which holds no data
         print(f"{arguments[0]}: {error}", file=sys.stderr, flush=True)
         sys.exit(MISFIT)
+    if config.log == "json":
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonLines(arguments[0]))
     given = dict(zip(arguments[2::2], map(int, arguments[3::2]), strict=True))
     if arguments[0] == "worker":
         worker(config, socket.socket(fileno=given["--fd"]), given.get("--board"))

@@ -120,6 +120,8 @@ class Config:
         Where the service listens, and with how many processes.
     admin : int or None
         The port where the supervisor answers to monitoring (:mod:`dpbandits.serve.admin`).
+    log : str
+        ``"text"``, or ``"json"`` for one object a line.
     limits : Limits
     rate : float or None
         How many decisions a minute one token may take from one worker; None does not limit.
@@ -147,6 +149,7 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     rate: float | None = None
     admin: int | None = None
+    log: str = "text"
 
     @classmethod
     def read(cls, path: str | Path) -> Config:
@@ -295,6 +298,7 @@ _FILE: dict[str, dict[str, Reader]] = {
         "workers": whole(2, 1, 1000),
         "mode": one_of("bandit", "apprentice"),
         "admin": of(int, None),
+        "log": one_of("text", "json"),
     },
     "rewards": {"wait": number(None), "default": number(None)},
     "storage": {name: of(str, f"service.{name}") for name in ("database", "ledger", "checkpoint")}

@@ -13,6 +13,7 @@ Whoever can reach the port can open connections, send half a request, and make t
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import resource
 import time
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 
 from dpbandits.serve.messages import Refusal
 
-__all__ = ["Bodies", "Gone", "Rates", "Repeated", "more_descriptors", "quiet", "watch"]
+__all__ = ["Bodies", "Gone", "JsonLines", "Rates", "Repeated", "more_descriptors", "quiet", "watch"]
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -180,6 +181,20 @@ class Repeated(logging.Filter):
             begun, count = now, 0
         self._seen[place] = begun, count + 1
         return count < self._most
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line, of what every record has: time, level, process, message. No record holds personal data."""
+
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self._role = role
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A line."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{record.msecs:03.0f}Z"
+        told = {"time": at, "level": record.levelname, "role": self._role, "pid": record.process}
+        return json.dumps({**told, "message": record.getMessage()}, ensure_ascii=False)
 
 
 def quiet(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

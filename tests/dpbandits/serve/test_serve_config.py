@@ -55,7 +55,11 @@ PLACE = "postgresql://a:secret@h/d"
         ("storage", f'checkpoint = "{PLACE}"', "checkpoint must be a file on the learner's own disk"),
         ("storage", 'ledger = "service.database"', "different places"),
         ("more", "[servise]", "servise is no key of the file"),
-        ("more", "[service]\nhots = 1", "service.hots is no key of the file: it must be one of admin, host"),
+        (
+            "more",
+            "[service]\nhots = 1",
+            "service.hots is no key of the file: it must be one of admin, host, label,",
+        ),
         ("more", "[service]\nport = 'x'", "service.port must be of type int, got port='x'"),
         ("more", "[service]\nworkers = 0", "service.workers must lie in 1, …, 1000, got workers=0"),
         ("more", "[service]\nworkers = true", "service.workers must be of type int, got workers=True"),

@@ -126,6 +126,13 @@ def test_what_repeats_itself_is_written_a_few_times_with_a_count():
     assert said(1) == "no files left"
 
 
+def test_logs_may_be_json_lines():
+    record = logging.LogRecord("x", logging.WARNING, "a.py", 1, "waits: %s", ("OSError",), None)
+    told = json.loads(edge.JsonLines("learner").format(record))
+    assert (told["level"], told["role"], told["message"]) == ("WARNING", "learner", "waits: OSError")
+    assert told["time"].endswith("Z")
+
+
 def test_a_limit_on_decisions_is_read_and_kept(tmp_path):
     config = configured(tmp_path, more="[limits]\ndecisions = 20\n[service]\nworkers = 2")
     assert config.rate == 10.0
