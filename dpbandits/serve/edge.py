@@ -184,7 +184,7 @@ class Repeated(logging.Filter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line, of what every record has: time, level, process, message. No record holds personal data."""
+    """One JSON object a line: time, level, process, message. No record holds personal data."""
 
     def __init__(self, role: str) -> None:
         super().__init__()

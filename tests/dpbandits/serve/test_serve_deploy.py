@@ -1,6 +1,7 @@
 """The files of examples/serve/deploy: they parse, name figures that exist, and link to runbooks that exist."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -9,10 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from serving import Clock
+from serving import Clock, configured, served
 
 from dpbandits.serve.admin import Board
-from dpbandits.serve.learner import Learner
 from dpbandits.serve.writer import Writer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,21 +26,14 @@ def slug(title):
 
 def known_figures(tmp_path):
     """What a board says of a worker and a learner that have told everything they can."""
-    import os
-
-    from serving import configured, served
-
     board = Board(Clock())
     with served(configured(tmp_path)) as (learner, browser):
         browser.decide({"arms": [[1, 0, 0], [0, 1, 0]]})
-        assert isinstance(learner, Learner)
-        gauges = {
-            "learner": learner.gauges(),
-            "worker": Writer.gauges(Writer(learner._config.database, horizon=1, wait=None)),
-        }
+        writer = Writer(browser.config.database, horizon=1, wait=None)
+        gauges = {"learner": learner.gauges(), "worker": writer.gauges()}
         for slot, (role, told) in enumerate(gauges.items()):
             writing = board.begin(slot, role)
-            counted = {"answers": [["/v1/decisions", "2xx", 1]], "times": {"/v1/decisions": [0] * 12}, "sums": {}}
+            counted = {"answers": [["/v1/decisions", "2xx", 1]], "times": {"/v1/decisions": [1] * 12}, "sums": {}}
             os.write(writing, json.dumps(counted | {"gauges": told}).encode() + b"\n")
             while f"dpbandits_{role}_" not in board.text():
                 pass
@@ -50,9 +43,8 @@ def known_figures(tmp_path):
 
 def test_alerts_and_dashboard_name_figures_and_runbooks_that_exist(tmp_path):
     figures = known_figures(tmp_path)
-    rules = [
-        rule for group in yaml.safe_load((DEPLOY / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
-    ]
+    groups = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
     panels = json.loads((DEPLOY / "dashboard.json").read_text())["panels"]
     asked = [rule["expr"] for rule in rules] + [one["expr"] for panel in panels for one in panel["targets"]]
     assert len(rules) >= 8
@@ -93,9 +85,7 @@ def test_every_command_in_the_runbooks_exists():
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
 def test_nginx_reads_its_file(tmp_path):
     text = (DEPLOY / "nginx.conf").read_text()
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", "tls.key", "-out", "tls.crt"],
-        cwd=tmp_path, check=True, capture_output=True,
-    )  # fmt: skip
+    made = "req -x509 -newkey rsa:2048 -nodes -subj /CN=x -keyout tls.key -out tls.crt".split()
+    subprocess.run(["openssl", *made], cwd=tmp_path, check=True, capture_output=True)
     (tmp_path / "nginx.conf").write_text(text.replace("/etc/dpbandits", str(tmp_path)))
     subprocess.run(["nginx", "-t", "-c", tmp_path / "nginx.conf"], check=True, capture_output=True)
