@@ -85,7 +85,7 @@ def test_every_command_in_the_runbooks_exists():
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
 def test_nginx_reads_its_file(tmp_path):
     text = (DEPLOY / "nginx.conf").read_text()
-    made = "req -x509 -newkey rsa:2048 -nodes -subj /CN=x -keyout tls.key -out tls.crt".split()
+    made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", "tls.key", "-out", "tls.crt"]
     subprocess.run(["openssl", *made], cwd=tmp_path, check=True, capture_output=True)
     (tmp_path / "nginx.conf").write_text(text.replace("/etc/dpbandits", str(tmp_path)))
     subprocess.run(["nginx", "-t", "-c", tmp_path / "nginx.conf"], check=True, capture_output=True)
