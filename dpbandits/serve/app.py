@@ -70,7 +70,7 @@ def create(
             try:
                 route, content = await _answer(scope, receive)
                 status, headers = 200, {"content-type": route.media, **route.headers}
-            except Gone:
+            except (Gone, asyncio.CancelledError):  # by whoever asked, or because the service ends
                 return
             except Refusal as error:
                 status, content = error.status, json.dumps({"error": error.error, "where": error.where})
