@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from accounting.budget import Budget
 from accounting.calibration import calibrate
-from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted, UnsupportedRelease
+from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerBehind, LedgerCorrupted, UnsupportedRelease
 from accounting.notions.gdp import gdp
 from accounting.notions.rdp import rdp
 from accounting.notions.zcdp import zcdp
@@ -74,6 +74,7 @@ __all__ = [
     "GeneralizedGaussian",
     "Laplace",
     "Ledger",
+    "LedgerBehind",
     "LedgerCorrupted",
     "LocalShuffled",
     "LossPair",

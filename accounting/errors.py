@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["AdjacencyMismatch", "BudgetExceeded", "LedgerCorrupted", "NotPrivateWarning", "UnsupportedRelease"]
+__all__ = [
+    "AdjacencyMismatch",
+    "BudgetExceeded",
+    "LedgerBehind",
+    "LedgerCorrupted",
+    "NotPrivateWarning",
+    "UnsupportedRelease",
+]
 
 
 class AdjacencyMismatch(ValueError):
@@ -48,6 +55,10 @@ class LedgerCorrupted(RuntimeError):
     ...     print("this ledger does not contain the head that was noted")
     this ledger does not contain the head that was noted
     """
+
+
+class LedgerBehind(LedgerCorrupted):
+    """A ledger holds less than its witness has seen: an older copy was put in its place."""
 
 
 class UnsupportedRelease(TypeError):

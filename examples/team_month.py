@@ -63,7 +63,7 @@ def month(directory: Path, spends: int = 5000, processes: int = 4) -> dict[str, 
     """Run the month in ``directory`` and write the reports there; what happened, for whoever checks it."""
     directory.mkdir(parents=True, exist_ok=True)
     path, backup = directory / "month.ledger", directory / "backup.ledger"
-    with Ledger.open(path, BUDGET) as ledger:
+    with Ledger.create(path, BUDGET) as ledger:
         for team, quota in QUOTAS.items():
             ledger.set_quota(team, quota)
         ledger.spend(Gaussian(15.0), label="table of the whole house")

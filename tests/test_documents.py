@@ -39,7 +39,7 @@ GIVEN = {
     "Ledger.restore(": 'import os; ledger.close(); os.remove("releases.ledger"); noted = head',
     'Ledger.open("releases.ledger", expected_head': """
 from accounting import Budget, Gaussian, Ledger
-with Ledger.open("releases.ledger", Budget(3.0, 1e-6)) as made:
+with Ledger.create("releases.ledger", Budget(3.0, 1e-6)) as made:
     made.spend(Gaussian(4.0))
 noted, archive = made.head, len
 """,

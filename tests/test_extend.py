@@ -62,7 +62,7 @@ def test_its_examples_run(name):
 def test_the_description_is_priced_stored_and_audited(tmp_path):
     Staircase = importlib.import_module("description").Staircase
     assert compare(3 * Staircase(0.2, 7), 1e-6) == compare(3 * PureDP(0.2), 1e-6)
-    with Ledger.open(tmp_path / "spends.ledger", Budget(1.0, 1e-6)) as ledger:
+    with Ledger.create(tmp_path / "spends.ledger", Budget(1.0, 1e-6)) as ledger:
         ledger.spend(Staircase(0.5, 7) + Gaussian(30.0))
     with Ledger.open(tmp_path / "spends.ledger") as ledger:
         assert ledger.total == Staircase(0.5, 7) + Gaussian(30.0)
@@ -110,7 +110,7 @@ def test_a_loss_of_its_own_is_priced_by_it_wherever_it_is():
 
 def test_a_loss_of_its_own_is_stored_and_read_back(tmp_path):
     Logistic = importlib.import_module("own_loss").Logistic
-    with Ledger.open(tmp_path / "spends.ledger", Budget(5.0, 1e-6)) as ledger:
+    with Ledger.create(tmp_path / "spends.ledger", Budget(5.0, 1e-6)) as ledger:
         ledger.spend(100 * Logistic(20.0) + Gaussian(3.0))
     with Ledger.open(tmp_path / "spends.ledger") as ledger:
         assert ledger.total == 100 * Logistic(20.0) + Gaussian(3.0)

@@ -24,6 +24,7 @@ entry is counted in the balance (``Balance.apply``), linked to the hash of the o
 
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.record.entry_types import Mark, Row
+from accounting.ledger.storage.witness import Witness
 from accounting.ledger.views.other_accountants import from_dp_accounting, from_opacus, to_dp_accounting
 
-__all__ = ["Ledger", "Mark", "Row", "from_dp_accounting", "from_opacus", "to_dp_accounting"]
+__all__ = ["Ledger", "Mark", "Row", "Witness", "from_dp_accounting", "from_opacus", "to_dp_accounting"]

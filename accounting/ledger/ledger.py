@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 from accounting.budget import Budget
-from accounting.errors import LedgerCorrupted, UnsupportedRelease
+from accounting.errors import UnsupportedRelease
 from accounting.ledger.filters.choice import check_choices
 from accounting.ledger.filters.default_rule import mixed_rule
 from accounting.ledger.filters.rule import Measure, Rule
@@ -33,6 +33,7 @@ from accounting.ledger.record.entry_types import (
 from accounting.ledger.recorder import Recorder
 from accounting.ledger.storage.database import Database
 from accounting.ledger.storage.store import EntryStore, MemoryStore
+from accounting.ledger.storage.witness import Mirror, Watch, Witness
 from accounting.ledger.verification import verified
 from accounting.ledger.views import json_and_csv
 from accounting.ledger.views.rows import RowsRead, rows_as_html
@@ -47,9 +48,10 @@ __all__ = ["Ledger"]
 class Ledger:
     """Record releases and refuse the one that would pass the budget.
 
-    ``Ledger(budget)`` lives in memory, :meth:`Ledger.open` in a file or in PostgreSQL, shared by several processes;
-    all are used alike. Reserve, release, commit: :meth:`spend` (or :meth:`reserve`) records a release before it
-    happens, and from then on it counts, also if the process dies before anything leaves.
+    ``Ledger(budget)`` lives in memory. :meth:`Ledger.create` makes one in a file or in PostgreSQL, and
+    :meth:`Ledger.open` opens it, in any number of processes; all are used alike. Reserve, release, commit:
+    :meth:`spend` (or :meth:`reserve`) records a release before it happens, and from then on it counts, also if the
+    process dies before anything leaves.
 
     Parameters
     ----------
@@ -109,9 +111,64 @@ class Ledger:
     ) -> None:
         self._begin(MemoryStore([_opening(budget, accountant, failure_delta, plan)]))
 
-    def _begin(self, store: EntryStore) -> None:
-        self._recorder = Recorder(store)
+    def _begin(self, store: EntryStore, watch: Watch | None = None) -> None:
+        self._recorder = Recorder(store, watch)
         self._rows = RowsRead()
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        budget: Budget | None = None,
+        *,
+        accountant: Measure | None = None,
+        failure_delta: float | None = None,
+        plan: Release | None = None,
+        witness: str | os.PathLike[str] | Witness | None = None,
+    ) -> Ledger:
+        """Make a ledger in a file or in PostgreSQL, where nothing may be yet, and open it.
+
+        Parameters
+        ----------
+        path : path or address
+            An SQLite file on a local disk. Or the address of a database,
+            ``"postgresql://user@host/database?schema=ledger"``, with the schema that the ledger has to itself
+            (``"ledger"`` if none is named); processes on any number of hosts may share it. It needs the extra
+            ``postgres``.
+        budget, accountant, failure_delta, plan
+            As for :class:`Ledger`, fixed from now on.
+        witness : path, address or Witness, optional
+            As for :meth:`open`. The one at a path or an address is made.
+
+        Raises
+        ------
+        FileExistsError
+            If there is something already.
+        OSError
+            If the disk or the server cannot be used.
+        ValueError
+            If the server does not write through to its disk.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from accounting import Budget, Gaussian, Ledger
+        >>> path = tempfile.mkdtemp() + "/releases.ledger"
+        >>> with Ledger.create(path, Budget(1.0, 1e-6)) as ledger:
+        ...     with ledger.reserve(Gaussian(6.0), label="monthly means"):
+        ...         pass  # draw the noise and publish
+        >>> Ledger.create(path, Budget(1.0, 1e-6))
+        Traceback (most recent call last):
+            ...
+        FileExistsError: /...releases.ledger exists already: Ledger.open opens it
+        """
+        asked = _opening(budget, accountant, failure_delta, plan)
+        with closing(_stored(path)) as stored:
+            if not stored.create(asked):
+                raise FileExistsError(f"{stored.name} exists already: Ledger.open opens it")
+            if witness is not None and not isinstance(witness, Witness):
+                stored.copy(_witnessing(witness, stored))
+        return cls.open(path, witness=witness)
 
     @classmethod
     def open(
@@ -123,31 +180,37 @@ class Ledger:
         failure_delta: float | None = None,
         plan: Release | None = None,
         expected_head: str | None = None,
-        create: bool = True,
+        witness: str | os.PathLike[str] | Witness | None = None,
     ) -> Ledger:
-        """Open the ledger in a file or in PostgreSQL, or make one; every entry is verified first.
+        """Open a ledger that is there, in a file or in PostgreSQL; every entry is verified first.
+
+        It never makes one: where a volume is not mounted or a path is misspelt, a new ledger would have its whole
+        budget left. :meth:`create` makes one.
 
         Parameters
         ----------
         path : path or address
-            An SQLite file on a local disk. While it is open, ``path-wal`` belongs to it. Or the address of a database,
-            ``"postgresql://user@host/database?schema=ledger"``, with the schema that the ledger has to itself
-            (``"ledger"`` if none is named); processes on any number of hosts may share it. It needs the extra
-            ``postgres``.
+            As for :meth:`create`.
         budget, accountant, failure_delta, plan
-            As for :class:`Ledger`. They are fixed when the file is made: afterwards they may be left out, and must
-            not be others.
+            They were fixed when the ledger was made. They may be left out, and must not be others.
         expected_head : str, optional
             A :attr:`head` that was noted earlier, elsewhere. The ledger must still contain it, which detects what
             the file alone cannot show: an older copy put in its place, or a history rewritten with new hashes.
-        create : bool
-            Make one where there is none; else that is a ``FileNotFoundError``, as a misspelt path deserves.
+        witness : path, address or Witness, optional
+            A second ledger on another volume or server, which :meth:`backup` or :meth:`create` made: every entry is
+            written there, too, before a spend returns. The ledger must hold all that the witness has seen, so that one
+            that was put back from an older copy is refused, and :meth:`catch_up` mends it. An object with the methods
+            of :class:`accounting.ledger.Witness` may keep the entries anywhere else.
 
         Raises
         ------
+        FileNotFoundError
+            If there is no ledger, or no witness.
+        LedgerBehind
+            If the witness has seen more than the ledger holds.
         LedgerCorrupted
-            If the file is not a ledger, its chain does not verify (the entry is named), or ``expected_head`` is
-            not in it.
+            If the file is not a ledger, its chain does not verify (the entry is named), ``expected_head`` is
+            not in it, or the witness has seen another history.
         OSError
             If the disk or the server cannot be used.
         ValueError
@@ -158,26 +221,31 @@ class Ledger:
         >>> import tempfile
         >>> from accounting import Budget, Gaussian, Ledger
         >>> path = tempfile.mkdtemp() + "/releases.ledger"
-        >>> with Ledger.open(path, Budget(1.0, 1e-6)) as ledger:
-        ...     with ledger.reserve(Gaussian(6.0), label="monthly means"):
-        ...         pass  # draw the noise and publish
+        >>> with Ledger.create(path, Budget(1.0, 1e-6)) as ledger:
+        ...     row = ledger.spend(Gaussian(6.0), label="monthly means")
         >>> with Ledger.open(path) as ledger:
         ...     print(ledger.budget, ledger.rows()[0].outcome)
-        Budget(epsilon=1.0, delta=1e-06, adjacency='replace', unit='row') released
+        Budget(epsilon=1.0, delta=1e-06, adjacency='replace', unit='row') reserved
+        >>> Ledger.open(path + "s")
+        Traceback (most recent call last):
+            ...
+        FileNotFoundError: there is no ledger /...releases.ledgers: is the path right, and its volume mounted? ...
         """
         asked = _opening(budget, accountant, failure_delta, plan)
         stored = _stored(path)
         try:
-            if not (create and expected_head is None) and not stored.exists():
-                if not create:
-                    raise FileNotFoundError(f"there is no ledger {stored.name}")
-                raise LedgerCorrupted(f"{stored.name} is missing, and with it the expected head {expected_head}")
-            if create:
-                stored.create(asked)
+            if not stored.exists():
+                raise FileNotFoundError(
+                    f"there is no ledger {stored.name}: is the path right, and its volume mounted? A new one, with its "
+                    f"whole budget left, is made by Ledger.create or `dpkit ledger create`"
+                )
             ledger = cls.__new__(cls)
-            ledger._begin(stored)
+            watch = _watch(witness, stored)
+            ledger._begin(stored, watch)
             with ledger._recorder.reading() as balance:
                 opening = balance.opening
+            if watch is not None:
+                watch.check()
             if expected_head is not None:
                 ledger.verify(expected_head=expected_head)
             for name in ("budget", "accountant", "failure_delta", "plan"):
@@ -350,7 +418,8 @@ class Ledger:
             The run draws its noise from a seeded generator.
         also : callable, optional
             Called with the ledger's own connection, in the transaction that records the mark: what it writes there
-            stands or falls with the mark. Only for a ledger in a database; it must neither commit nor roll back.
+            stands or falls with the mark. Only for a ledger in a database; it must neither commit nor roll back. Not
+            for one with a witness, as it would be seen before the witness has the mark.
 
         Raises
         ------
@@ -370,6 +439,8 @@ class Ledger:
         ValueError: step must pass the newest mark of run '5f3a', which is 1, got step=1: another process or ...
         """
         asked = Mark(run, step, digest, datetime.now(UTC), label, simulation)  # refused before the lock is waited for
+        if also is not None and self._recorder.watch is not None:
+            raise ValueError("also must be left out for a ledger with a witness: it would be seen before the mark is")
 
         def decide(balance: Balance, quick: bool) -> Mark:
             made = replace(asked, time=datetime.now(UTC))
@@ -474,6 +545,12 @@ class Ledger:
             if position.head:
                 return position.head
             return [head for head, _ in recorder.store.everything(position)][-1]
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are: rows, outcomes, marks, quotas, summaries and the opening."""
+        with self._recorder.held() as position:
+            return position.entries
 
     def newest_mark(self, run: str) -> Mark | None:
         """The last mark of a run, by whichever process; None if it has none.
@@ -659,6 +736,48 @@ class Ledger:
         """
         return _from_entries(cls, json_and_csv.loads(text, expected_head), closed=False)
 
+    @classmethod
+    def catch_up(cls, path: str | os.PathLike[str], witness: str | os.PathLike[str] | Witness) -> int:
+        """Add to a ledger that was put back from an older copy what its witness has seen since; how many entries.
+
+        What was released stays charged then. It does not bring back the states of what released: those must be as new.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no ledger, or no witness.
+        LedgerCorrupted
+            If either does not verify, or they have different histories: nothing is added then.
+
+        Examples
+        --------
+        >>> import shutil, tempfile
+        >>> from accounting import Budget, Gaussian, Ledger
+        >>> path, witness = (f"{tempfile.mkdtemp()}/a.ledger" for _ in range(2))
+        >>> with Ledger.create(path, Budget(1.0, 1e-6), witness=witness) as ledger:
+        ...     copy = shutil.copy(path, path + ".old")
+        ...     row = ledger.spend(Gaussian(6.0), label="monthly means")
+        >>> copy = shutil.copy(path + ".old", path)   # a volume goes back to its last snapshot
+        >>> Ledger.open(path, witness=witness)
+        Traceback (most recent call last):
+            ...
+        accounting.errors.LedgerBehind: /...a.ledger holds 1 entries, and its witness /...a.ledger has seen 2: ...
+        >>> Ledger.catch_up(path, witness)
+        1
+        >>> Ledger.open(path, witness=witness).rows()[0].label
+        'monthly means'
+        """
+        with closing(_stored(path)) as stored:
+            if not stored.exists():
+                raise FileNotFoundError(f"there is no ledger {stored.name}: Ledger.restore makes one of a backup")
+            watch = _watch(witness, stored)
+            assert watch is not None
+            with closing(watch):
+                added = watch.give_back()
+        with cls.open(path, witness=witness) as ledger:
+            ledger.verify()
+        return added
+
     # ---------------------------------------------------------------------------------------------------------- closing
 
     @property
@@ -680,7 +799,9 @@ class Ledger:
         with self._recorder.held() as position:
             store = self._recorder.store
             if isinstance(store, Database):
-                return _reopened, (type(self), store.address, position.head, self.closed)
+                watch = self._recorder.watch
+                witness = None if watch is None else watch.given
+                return _reopened, (type(self), store.address, position.head, self.closed, witness)
             return _from_entries, (type(self), self._entries(), self.closed)
 
 
@@ -693,6 +814,29 @@ def _stored(path: str | os.PathLike[str]) -> Database:
     from accounting.ledger.storage.sqlite import SQLiteFile
 
     return SQLiteFile(Path(path))
+
+
+def _witnessing(witness: str | os.PathLike[str], stored: Database) -> Database:
+    """What keeps the entries at a path or an address, which must not be the ledger's own."""
+    found = _stored(witness)
+    if found.address == stored.address:
+        raise ValueError(f"witness must be another place than the ledger's, got {found.name}: use another volume")
+    return found
+
+
+def _watch(witness: str | os.PathLike[str] | Witness | None, stored: Database) -> Watch | None:
+    """What looks after a ledger for its witness."""
+    if witness is None:
+        return None
+    if isinstance(witness, Witness):
+        return Watch(witness, witness, stored)
+    found = _witnessing(witness, stored)
+    if not found.exists():
+        raise FileNotFoundError(
+            f"there is no witness {found.name}: is the path right, and its volume mounted? One for a ledger that is "
+            f"there is made by Ledger.backup or `dpkit ledger backup`"
+        )
+    return Watch(found.address, Mirror(found), stored)
 
 
 def _opening(
@@ -714,9 +858,9 @@ def _from_entries(cls: type[Ledger], entries: list[Entry], closed: bool) -> Ledg
     return ledger
 
 
-def _reopened(cls: type[Ledger], path: str, head: str, closed: bool) -> Ledger:
+def _reopened(cls: type[Ledger], path: str, head: str, closed: bool, witness: Any = None) -> Ledger:
     """Another view of the same file."""
-    ledger = cls.open(path, expected_head=head)
+    ledger = cls.open(path, expected_head=head, witness=witness)
     if closed:
         ledger.close()
     return ledger

@@ -21,6 +21,7 @@ from accounting.errors import LedgerCorrupted
 from accounting.ledger.record.balance import Balance, Undecided
 from accounting.ledger.record.entry_types import Entry, Mark, Quota, Settlement, Spend, Summary
 from accounting.ledger.storage.store import EntryStore, Position
+from accounting.ledger.storage.witness import Watch
 
 __all__ = ["Recorder"]
 
@@ -60,6 +61,8 @@ class Recorder:
     store : EntryStore
     lock : RLock
         Held by whoever reads or records.
+    watch : Watch or None
+        Sees to it that a witness elsewhere has what was recorded.
     closed : bool
         Whether nothing more can be recorded.
     """
@@ -67,8 +70,9 @@ class Recorder:
     # the balance, while nobody uses it; see _take
     _known: _Known | None = None
 
-    def __init__(self, store: EntryStore) -> None:
+    def __init__(self, store: EntryStore, watch: Watch | None = None) -> None:
         self.store = store
+        self.watch = watch
         self.closed = False
         self.lock = threading.RLock()
         with _registry_lock:
@@ -83,7 +87,7 @@ class Recorder:
                 self.position()
             finally:
                 self.closed = True
-                self.store.disconnect()
+                self.disconnect()
 
     @contextmanager
     def reading(self) -> Iterator[Balance]:
@@ -117,7 +121,15 @@ class Recorder:
                     raise ValueError("the ledger is closed: nothing was recorded, and nothing may be released")
                 made = self._attempt(decide, also)
                 if made is not None:
+                    if self.watch is not None:
+                        self.watch.follow()
                     return made
+
+    def disconnect(self) -> None:
+        """Close all connections; the next use opens others."""
+        self.store.disconnect()
+        if self.watch is not None:
+            self.watch.close()
 
     def _take(self) -> _Known:
         """The balance with everything that others recorded (that of a closed ledger as it was), to be given back.
@@ -208,7 +220,7 @@ def _before_fork() -> None:
     for recorder in list(_recorders):
         recorder.lock.acquire()
         _held.append(recorder)
-        recorder.store.disconnect()
+        recorder.disconnect()
 
 
 def _after_fork() -> None:

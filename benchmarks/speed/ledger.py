@@ -79,7 +79,7 @@ def rows() -> list[Row]:
 
     def file() -> None:
         (path / "spends.ledger").unlink(missing_ok=True)
-        with Ledger.open(path / "spends.ledger", budget) as ledger:
+        with Ledger.create(path / "spends.ledger", budget) as ledger:
             spend(ledger, kinds["equal Gaussians"][1])
 
     def reopen() -> object:

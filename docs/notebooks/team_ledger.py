@@ -10,7 +10,7 @@ from pathlib import Path
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PureDP, audit
 
 folder = Path(tempfile.mkdtemp())
-ledger = Ledger.open(folder / "team.ledger", Budget(2.0, 1e-6, adjacency="add_remove", unit="person"))
+ledger = Ledger.create(folder / "team.ledger", Budget(2.0, 1e-6, adjacency="add_remove", unit="person"))
 print(f"{ledger.remaining():.3f} of ε = {ledger.budget.epsilon} is left")
 
 # %%

@@ -171,10 +171,7 @@ def _released(
     from accounting import Ledger
     from dpbandits.lab.evaluate import private_value
 
-    try:
-        ledger = None if place is None else Ledger.open(place, create=False)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}: make one with dpkit ledger open … --epsilon … first") from None
+    ledger = None if place is None else Ledger.open(place)
     rows = []
     with nullcontext() if ledger is None else closing(ledger):
         for name, pi, _ in valued:

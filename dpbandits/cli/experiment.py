@@ -109,10 +109,7 @@ def run(
     whose = None if person is None else table.persons(person)
     table.complain()
     budget = Budget(epsilon, delta, unit="row" if person is None else "person")
-    try:
-        kept = None if ledger is None else Ledger.open(ledger, create=False)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}: make one with dpkit ledger open … --epsilon … first") from None
+    kept = None if ledger is None else Ledger.open(ledger)
     with nullcontext() if kept is None else closing(kept):
         results = analyse(
             found,

@@ -13,7 +13,10 @@ import time
 import traceback
 from typing import Any
 
-from dpbandits.serve.config import Config, Mismatch
+from dpbandits.serve.admin import report
+from dpbandits.serve.config import Config
+from dpbandits.serve.database import Mismatch
+from dpbandits.serve.edge import JsonLines, Repeated
 from dpbandits.serve.supervise import MISFIT
 
 __all__ = ["main"]
@@ -22,23 +25,43 @@ __all__ = ["main"]
 def main(arguments: list[str]) -> None:
     """Be a worker on a socket that is open already, or a learner."""
     logging.basicConfig(level=logging.WARNING, format=f"%(levelname)s {arguments[0]} {os.getpid()}: %(message)s")
+    logging.getLogger("dpbandits.serve").setLevel(logging.INFO)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Repeated())
     _end_with_parent()
-    config = Config.read(arguments[1])
+    try:
+        config = Config.read(arguments[1])
+    except (ValueError, OSError) as error:  # of the file, which holds no data
+        print(f"{arguments[0]}: {error}", file=sys.stderr, flush=True)
+        sys.exit(MISFIT)
+    if config.log == "json":
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonLines(arguments[0]))
+    given = dict(zip(arguments[2::2], map(int, arguments[3::2]), strict=True))
     if arguments[0] == "worker":
-        worker(config, socket.socket(fileno=int(arguments[3])))
+        worker(config, socket.socket(fileno=given["--fd"]), given.get("--board"))
     else:
-        learner(config)
+        learner(config, given.get("--board"))
 
 
-def worker(config: Config, listening: socket.socket) -> None:
+def worker(config: Config, listening: socket.socket, board: int | None = None) -> None:
     """Answer requests until a signal."""
     import uvicorn
 
     from dpbandits.serve.app import create
+    from dpbandits.serve.store import Store
 
     # commits are made by a thread of its own, which must not wait long for the one that computes
     sys.setswitchinterval(0.0005)
-    app = create(config)
+    try:
+        Store(config.database).close()
+    except Mismatch as error:
+        print(f"worker: {error}", file=sys.stderr, flush=True)
+        sys.exit(MISFIT)
+    except OSError:
+        pass  # it may come back
+    connections: set[Any] = set()
+    app = create(config, connections=connections, board=board)
     # no collection of garbage looks through what is there for good, which takes as long as a hundred requests do
     gc.collect()
     gc.freeze()
@@ -46,18 +69,24 @@ def worker(config: Config, listening: socket.socket) -> None:
     # nothing but warnings, and no line per request: paths and times are enough to recognise a person. Who a proxy says
     # that the client is plays no part
     quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "proxy_headers": False}
-    uvicorn.Server(uvicorn.Config(app, lifespan="on", ws="none", **quiet)).run(sockets=[listening])
+    # a head of at most 16 KiB; whoever is being answered when the end comes has two seconds
+    small: dict[str, Any] = {"http": "h11", "h11_max_incomplete_event_size": 2**14, "timeout_graceful_shutdown": 2}
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="on", ws="none", **quiet, **small))
+    server.server_state.connections = connections
+    server.run(sockets=[listening])
 
 
-def learner(config: Config) -> None:
+def learner(config: Config, board: int | None = None) -> None:
     """Learn until a signal; an error's type and place are logged, and not its message, which may hold values."""
     from dpbandits.serve.learner import learn
 
-    stop = threading.Event()
+    stop, gauges = threading.Event(), dict[str, float]()
+    if board is not None:
+        report(board, lambda: {"gauges": dict(gauges)})
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
     try:
-        learn(config, stop)
+        learn(config, stop, gauges)
     except Mismatch as error:
         print(f"learner: {error}", file=sys.stderr, flush=True)
         sys.exit(MISFIT)

@@ -12,10 +12,14 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
-from dpbandits.serve.config import Config
+from dpbandits.serve import contract
+from dpbandits.serve.admin import report
+from dpbandits.serve.config import Config, digest
+from dpbandits.serve.edge import Bodies, Gone, Rates, more_descriptors, quiet, watch
 from dpbandits.serve.endpoints import Endpoints
 from dpbandits.serve.messages import Refusal, Route, parsed
 from dpbandits.serve.metrics import Meter
@@ -30,21 +34,32 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 log = logging.getLogger("dpbandits.serve")
 
 
-class _Gone(Exception):
-    """Nobody is there any more."""
+def create(
+    config: Config,
+    *,
+    clock: Callable[[], float] | None = None,
+    connections: Collection[Any] = (),
+    board: int | None = None,
+) -> Callable[[Scope, Receive, Send], Any]:
+    """The application of one worker.
 
-
-def create(config: Config, *, clock: Callable[[], float] = time.time) -> Callable[[Scope, Receive, Send], Any]:
-    """The application of one worker."""
+    Of a server's ``connections`` it closes those that only wait; into the pipe ``board`` it writes its figures.
+    """
     probe = config.probe()
-    writer = Writer(config.database, horizon=probe.horizon, wait=config.wait, ends=config.experiment, clock=clock)
+    check = partial(contract.check, wanted=contract.terms_of(config, probe))
+    writer = Writer(config.database, horizon=probe.horizon, wait=config.wait, check=check, clock=clock)
     meter = Meter()
     endpoints = Endpoints(config, probe, writer, meter)
     routes = {route.path: route for route in endpoints.routes}
+    limits = config.limits
+    if board is not None:
+        report(board, lambda: meter.to_dict() | {"gauges": writer.gauges() | {"connections": len(connections)}})
+    bodies = Bodies(most=limits.body, together=limits.bodies, seconds=limits.seconds)
+    rates = Rates(config.rate)
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _live(writer, receive, send)
+            await _live(writer, _guard(config, connections), receive, send)
         elif scope["type"] == "http":
             await _counted(scope, receive, send)
 
@@ -55,7 +70,7 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> Callabl
             try:
                 route, content = await _answer(scope, receive)
                 status, headers = 200, {"content-type": route.media, **route.headers}
-            except _Gone:
+            except (Gone, asyncio.CancelledError):  # by whoever asked, or because the service ends
                 return
             except Refusal as error:
                 status, content = error.status, json.dumps({"error": error.error, "where": error.where})
@@ -73,50 +88,47 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> Callabl
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:19]) > config.limits.body:
-            raise Refusal(413, "the request is too large")
+            raise Refusal(413, "the request is too large", connection="close")
         route = routes.get(scope["path"])
         if route is None:
             raise Refusal(404, "there is no such page")
         if route.method != scope["method"]:
             raise Refusal(405, "not this method here", allow=route.method)
-        content = b"" if route.asked is None else await _body(receive, config.limits.body)
-        role = endpoints.role(headers.get(b"authorization", b"").decode("latin-1"))
+        # nothing of a body is read before its sender has shown a token
+        header = headers.get(b"authorization", b"").decode("latin-1")
+        role = endpoints.role(header)
         if route.roles and role is None:
-            raise Refusal(401, "a valid token is needed: Authorization: Bearer …")
+            raise Refusal(401, "a valid token is needed: Authorization: Bearer …", connection="close")
         if route.roles and role not in route.roles:
-            raise Refusal(403, f"this needs a token of: {', '.join(route.roles)}")
+            raise Refusal(403, f"this needs a token of: {', '.join(route.roles)}", connection="close")
+        asked = route.asked and parsed(await bodies.read(receive), route.asked)
+        if route.path == "/v1/decisions":
+            rates.take(digest(header), len(asked.decisions))
         try:
-            return route, await route.answer(route.asked and parsed(content, route.asked), role)
+            return route, await route.answer(asked, role)
         except Busy as error:
             raise Refusal(503, str(error)) from None
 
     return application
 
 
-async def _live(writer: Writer, receive: Receive, send: Send) -> None:
+async def _guard(config: Config, connections: Collection[Any]) -> None:
+    limits = config.limits
+    await watch(connections, most=more_descriptors(limits.connections), seconds=limits.seconds)
+
+
+async def _live(writer: Writer, guard: Coroutine[Any, Any, None], receive: Receive, send: Send) -> None:
     """From the start of the server to its end."""
     await receive()
+    asyncio.get_running_loop().set_exception_handler(quiet)
     writer.start()
-    watching = asyncio.create_task(writer.watch())
+    watching, guarding = asyncio.create_task(writer.watch()), asyncio.create_task(guard)
     await send({"type": "lifespan.startup.complete"})
     await receive()
     watching.cancel()
+    guarding.cancel()
     writer.close()
     await send({"type": "lifespan.shutdown.complete"})
-
-
-async def _body(receive: Receive, most: int) -> bytes:
-    parts, size, more = [], 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _Gone
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            raise Refusal(413, "the request is too large")
-        more = message.get("more_body", False)
-    return b"".join(parts)
 
 
 async def _send(send: Send, status: int, content: bytes, headers: Mapping[str, str]) -> None:

@@ -107,7 +107,7 @@ class Activations(_Strict):
 class Reward(_Strict):
     """The reward of a decision."""
 
-    id: str = Field(min_length=1, max_length=60)
+    id: str = Field(min_length=1, max_length=100)
     reward: Number
 
 
@@ -120,12 +120,13 @@ class Rewards(_Strict):
 class Told(_Strict):
     """What became of a reward.
 
-    ``accepted``: it is durable, and will be learned; ``duplicate``: its decision has one, which stays; ``late``: it
-    came after the wait; ``closed``: the decision is forgotten; ``unknown``: there is no such decision.
+    ``accepted``: it is durable, and will be learned; ``duplicate``: its decision has one, which stays;
+    ``defaulted``: it came after the default was taken in its place; ``late``: it came after the wait; ``closed``: the
+    decision is forgotten; ``unknown``: the id is none of this run's.
     """
 
     id: str
-    status: Literal["accepted", "duplicate", "closed", "late", "unknown"]
+    status: Literal["accepted", "duplicate", "defaulted", "closed", "late", "unknown"]
 
 
 class Rewarded(_Strict):
@@ -146,7 +147,8 @@ class Refusal(Exception):
 
     def __init__(self, status: int, error: str, where: list[str] | None = None, **headers: str) -> None:
         self.status, self.error, self.where = status, error, where or []
-        self.headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status, {}) | headers
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(status, {}) | more
 
 
 class Problem(BaseModel):

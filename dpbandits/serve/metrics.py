@@ -6,9 +6,9 @@ import os
 from bisect import bisect_left
 from collections import defaultdict
 
-__all__ = ["Meter"]
+__all__ = ["BOUNDS", "Meter"]
 
-_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 
 class Meter:
@@ -19,14 +19,19 @@ class Meter:
 
     def __init__(self) -> None:
         self._answers: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._times: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(_BOUNDS) + 1))
+        self._times: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
         self._sums: defaultdict[str, float] = defaultdict(float)
 
     def count(self, route: str, status: int, seconds: float) -> None:
         """One request was answered."""
         self._answers[route, f"{status // 100}xx"] += 1
         self._sums[route] += seconds
-        self._times[route][bisect_left(_BOUNDS, seconds)] += 1
+        self._times[route][bisect_left(BOUNDS, seconds)] += 1
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it, for JSON."""
+        answers = [(route, kind, number) for (route, kind), number in list(self._answers.items())]
+        return {"answers": answers, "times": dict(self._times), "sums": dict(self._sums)}
 
     def text(self, *, private: frozenset[str]) -> list[str]:
         """In Prometheus's text format, without the routes that are ``private``."""
@@ -40,7 +45,7 @@ class Meter:
             if route in private:
                 continue
             total = 0
-            for bound, number in zip((*_BOUNDS, "+Inf"), counts, strict=True):
+            for bound, number in zip((*BOUNDS, "+Inf"), counts, strict=True):
                 total += number
                 lines.append(f'dpbandits_request_seconds_bucket{{{who},route="{route}",le="{bound}"}} {total}')
             lines.append(f'dpbandits_request_seconds_sum{{{who},route="{route}"}} {self._sums[route]:.6f}')

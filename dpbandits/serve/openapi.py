@@ -19,8 +19,10 @@ _REFUSALS = {
     "400": "not JSON",
     "401": "no valid token",
     "403": "a token of another role",
+    "408": "the body did not come in time",
     "413": "too large",
     "422": "not as the schema or the policy wants it",
+    "429": "this client has had its share of this minute",
     "503": "not ready, or overloaded: ask again",
 }
 _BEARER = {

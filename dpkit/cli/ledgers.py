@@ -37,9 +37,13 @@ _Readable = Annotated[
     str, typer.Argument(metavar="LEDGER", help="The ledger's file, a database (postgresql://…), or exported JSON.")
 ]
 
+_Witness = Annotated[
+    str | None, typer.Option(help="The second file or database that every entry goes to; then it must not be behind.")
+]
 
-@ledger_app.command("open", cls=Command)
-def open_command(
+
+@ledger_app.command("create", cls=Command)
+def create_command(
     ledger: _Place,
     epsilon: Annotated[float | None, typer.Option(help="The budget's ε; without one nothing is refused.")] = None,
     delta: Annotated[float | None, typer.Option(help="The budget's δ.")] = None,
@@ -48,10 +52,13 @@ def open_command(
     accountant: Annotated[
         str | None, typer.Option(help="What the filter adds up: mixed, gdp, pure, rdp or zcdp.")
     ] = None,
+    witness: Annotated[
+        str | None, typer.Option(help="A second file or database, on another volume, that every entry goes to as well.")
+    ] = None,
 ) -> None:
-    """Make a ledger, or show the one that is there.
+    """Make a ledger, where nothing may be yet. No other command makes one.
 
-    dpkit ledger open releases.ledger --epsilon 3 --delta 1e-6 --unit person
+    dpkit ledger create releases.ledger --epsilon 3 --delta 1e-6 --unit person
     """
     with refusals():
         from accounting import Budget, Ledger
@@ -62,8 +69,19 @@ def open_command(
         budget = None
         if epsilon is not None and delta is not None:
             budget = Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency), unit=unit)
-        with Ledger.open(ledger, budget, accountant=cast("Measure | None", accountant)) as opened:
+        made = Ledger.create(ledger, budget, accountant=cast("Measure | None", accountant), witness=witness)
+        with made as opened:
             _show(opened)
+
+
+@ledger_app.command("open", cls=Command)
+def open_command(ledger: _Readable) -> None:
+    """Show the budget of a ledger that is there, what is spent and left, and its head; it is never made.
+
+    dpkit ledger open releases.ledger
+    """
+    with refusals(), opened_ledger(ledger) as opened:
+        _show(opened)
 
 
 @ledger_app.command("list", cls=Command)
@@ -120,6 +138,7 @@ def spend_command(
     label: Annotated[str, typer.Option(help="For the reader of the ledger.")] = "",
     scope: Annotated[str | None, typer.Option(help="The part of the data that it reads.")] = None,
     unit: Annotated[str | None, typer.Option(help="The unit that its sensitivity covers.")] = None,
+    witness: _Witness = None,
 ) -> None:
     """Record a release that is about to be made by hand or by another program, or refuse it.
 
@@ -132,7 +151,7 @@ def spend_command(
         from dpkit.cli.expression import Expression
 
         release = Expression(description)()
-        with opened_ledger(_writable(ledger)) as opened:
+        with opened_ledger(_writable(ledger), witness=witness) as opened:
             try:
                 row = opened.spend(release, label=label, scope=scope, unit=unit)
             except BudgetExceeded as error:
@@ -147,6 +166,7 @@ def spend_command(
 def verify_command(
     ledger: _Readable,
     expected_head: Annotated[str | None, typer.Option(help="A head that the ledger must contain.")] = None,
+    witness: _Witness = None,
 ) -> None:
     """Read every entry and check the whole chain, the books and the summaries; print the head.
 
@@ -156,7 +176,7 @@ def verify_command(
         from accounting import LedgerCorrupted
 
         try:
-            with opened_ledger(ledger, expected_head) as opened:
+            with opened_ledger(ledger, expected_head, witness) as opened:
                 head = opened.verify()
         except LedgerCorrupted as error:
             say(f"The ledger does not verify. {error}", style="bold red")
@@ -171,11 +191,29 @@ def backup_command(
 ) -> None:
     """Copy a ledger as it is at one moment, also while others spend from it; print the copy's head.
 
+    A copy on another volume can be the ledger's witness from then on (--witness).
+
     To go back: copy the backup with this command to where the ledger was, and verify it against the last head.
     """
     with refusals(), opened_ledger(_writable(ledger)) as opened:
         head = opened.backup(copy)
     say(head)
+
+
+@ledger_app.command("catch-up", cls=Command)
+def catch_up_command(
+    ledger: _Place,
+    witness: Annotated[str, typer.Option(help="The file or database that has seen every entry of the ledger.")],
+) -> None:
+    """Charge again what a ledger has forgotten that was put back from an older copy, by what its witness has seen.
+
+    dpkit ledger catch-up releases.ledger --witness /elsewhere/releases.ledger
+    """
+    with refusals():
+        from accounting import Ledger
+
+        added = Ledger.catch_up(ledger, witness)
+    say(f"{added} entries are charged again." if added else "Nothing is missing.", style="bold green")
 
 
 @ledger_app.command("quota", cls=Command)
@@ -185,6 +223,7 @@ def quota_command(
     epsilon: Annotated[float | None, typer.Option(help="The quota's ε.")] = None,
     delta: Annotated[float | None, typer.Option(help="The quota's δ.")] = None,
     lift: Annotated[bool, typer.Option("--lift", help="Lift the quota of the scope.")] = False,
+    witness: _Witness = None,
 ) -> None:
     """Show the quotas of a ledger, set one, or lift it.
 
@@ -193,7 +232,7 @@ def quota_command(
     with refusals():
         from accounting import Budget
 
-        with opened_ledger(_writable(ledger)) as opened:
+        with opened_ledger(_writable(ledger), witness=witness) as opened:
             if scope is not None and lift:
                 opened.set_quota(scope, None)
             elif scope is not None:

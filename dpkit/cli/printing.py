@@ -64,13 +64,13 @@ def left(ledger: Ledger, scope: str | None = None) -> str:
     return f"{0.0 if budget is not None and remaining < 1e-12 * budget.epsilon else remaining:.6g}"
 
 
-def opened_ledger(place: str, expected_head: str | None = None) -> Ledger:
+def opened_ledger(place: str, expected_head: str | None = None, witness: str | None = None) -> Ledger:
     """The ledger in a file of either kind or in PostgreSQL; never a new one."""
     from accounting import Ledger
 
     if is_export(place):
         return Ledger.from_json(Path(place).read_text(encoding="utf-8"), expected_head=expected_head)
-    return Ledger.open(place, expected_head=expected_head, create=False)
+    return Ledger.open(place, expected_head=expected_head, witness=witness)
 
 
 def is_export(place: str) -> bool:

@@ -210,10 +210,7 @@ def _answer(
         given["where"] = _passing(data, tests)
     if "keys" in given:
         given["keys"] = _typed(given["keys"], data[cast(str, given.get("groups", column))])
-    try:
-        ledger = None if ledger_place is None else Ledger.open(ledger_place, create=False)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}: make one with dpkit ledger open … --epsilon … first") from None
+    ledger = None if ledger_place is None else Ledger.open(ledger_place)
     try:
         allowed = None if ledger is None else ledger.budget
         # δ in which groups may be shown that should not be is spent, and of that a ledger has little

@@ -232,7 +232,7 @@ def test_a_first_release_of_a_stated_plan_fixes_the_filter_for_all_of_it(tmp_pat
     assert admitted(Ledger(three), EPOCH) < 3
     path = tmp_path / "epochs.ledger"
     for number in range(3):
-        with Ledger.open(path, three) as ledger:
+        with (Ledger.open if number else Ledger.create)(path, three) as ledger:
             ledger.spend(EPOCH, plan=3 * EPOCH if number < 2 else None)
             assert ledger.accountant == "plan"
     with Ledger.open(path) as ledger:
@@ -298,7 +298,7 @@ def filling(users):
 def test_an_untouched_scope_may_have_a_plan_of_its_own(first, reopened, tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 1)  # every time with a summary
     path = tmp_path / "spends.ledger"
-    ledger = Ledger.open(path, BUDGET)
+    ledger = Ledger.create(path, BUDGET)
 
     def reopen():
         nonlocal ledger

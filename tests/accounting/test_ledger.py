@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledgers import opened
 from tabled import tabled
 
 from accounting import (
@@ -39,7 +40,7 @@ def make(request, tmp_path):
     def make(budget=None, **choices):
         if request.param == "memory":
             return Ledger(budget, **choices)
-        return Ledger.open(tmp_path / "spends.ledger", budget, **choices)
+        return opened(tmp_path / "spends.ledger", budget, **choices)
 
     return make
 
@@ -274,7 +275,7 @@ def test_the_total_is_the_composition_of_the_rows(asked):
 
 
 def test_a_ledger_says_where_it_is_and_a_notebook_shows_its_newest_rows(tmp_path):
-    with Ledger.open(tmp_path / "a.ledger", Budget(1.0, 1e-6)) as ledger:
+    with Ledger.create(tmp_path / "a.ledger", Budget(1.0, 1e-6)) as ledger:
         for i in range(25):
             ledger.spend(Gaussian(50.0), label=f"<{i}>")
         assert "a.ledger" in repr(ledger)

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from ledgers import opened
 
 from accounting import Budget, Gaussian, Ledger
 from accounting.ledger.storage import new_file
@@ -24,7 +25,7 @@ def spend_until_killed(path, released, name, stay):
     Or stay before the first commit: so some kill surely falls there, whatever the machine does meanwhile.
     """
     descriptor = os.open(released, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    ledger = Ledger.open(path)
+    ledger = opened(path)
     for count in range(10**9):
         label = f"{name}.{count}"
         row = ledger.spend(Gaussian(1.0 + count), label=label)
@@ -104,7 +105,7 @@ def test_a_file_system_without_links_makes_a_ledger_once(tmp_path, monkeypatch):
 
         def make(path=path, ready=ready):
             ready.wait()
-            with Ledger.open(path, budget) as ledger:
+            with opened(path, budget) as ledger:
                 ledger.spend(Gaussian(50.0))
 
         with ThreadPoolExecutor(4) as pool:
@@ -117,5 +118,5 @@ def test_a_file_system_without_links_makes_a_ledger_once(tmp_path, monkeypatch):
     monkeypatch.setattr(new_file, "_LONGEST_CLAIM", 0.05)
     (tmp_path / ".new.ledger.claim").mkdir()
     with pytest.raises(OSError, match=r"remove the folder.*\.new\.ledger\.claim"):
-        Ledger.open(tmp_path / "new.ledger", budget)
+        Ledger.create(tmp_path / "new.ledger", budget)
     assert not (tmp_path / "new.ledger").exists()

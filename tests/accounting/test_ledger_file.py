@@ -5,6 +5,7 @@ import random
 import shutil
 import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 from ledgers import edited
@@ -24,7 +25,7 @@ def path(tmp_path):
 
 def filled(path, rows=6):
     """A closed ledger; its rows."""
-    with Ledger.open(path, BUDGET) as ledger:
+    with Ledger.create(path, BUDGET) as ledger:
         for index in range(rows):
             ledger.commit(ledger.spend(Gaussian(40.0 + index), label=f"release {index}"))
         return ledger.rows()
@@ -42,20 +43,24 @@ def test_commits_are_synced_in_full(path, monkeypatch):
     opened = []
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite.sqlite3, "connect", lambda *a, **k: opened.append(connect(*a, **k)) or opened[-1])
-    ledger = Ledger.open(path)
+    ledger = Ledger.create(path)
     ledger.spend(Gaussian(1.0))
-    assert opened[-1].execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-    assert opened[-1].execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert opened[-1].execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+    assert opened[-1].execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
-def test_many_commits_and_their_checkpoints(path, monkeypatch):
-    monkeypatch.setattr(sqlite, "_COMMITS_PER_CHECKPOINT", 10)
-    ledger = Ledger.open(path)
-    for index in range(55):
-        ledger.spend(Gaussian(1.0 + index))
-    assert path.with_name(path.name + "-wal").stat().st_size < 60 * 4096
-    with Ledger.open(path) as again:
-        assert again.rows() == ledger.rows()
+def test_a_file_of_an_earlier_release_is_changed_over_once_that_has_let_go(path, monkeypatch):
+    rows = filled(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as earlier:
+        assert earlier.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+        earlier.execute("BEGIN IMMEDIATE")
+        earlier.execute("ROLLBACK")
+        monkeypatch.setattr(sqlite, "_WAIT_SECONDS", 0.05)
+        with pytest.raises(TimeoutError, match="as an earlier release makes it, and another process has it open"):
+            Ledger.open(path)
+    with Ledger.open(path) as ledger:
+        assert ledger.rows() == rows
+    assert os.listdir(path.parent) == [path.name]
 
 
 # --------------------------------------------------------------------------------------------------------------- damage
@@ -114,18 +119,25 @@ def test_files_that_are_no_ledgers_are_refused(path, tmp_path):
     with pytest.raises(LedgerCorrupted, match="tables of a ledger"):
         Ledger.open(other)
     with pytest.raises(OSError, match="cannot be used: unable to open"):
-        Ledger.open(tmp_path / "missing" / "spends.ledger")
+        Ledger.create(tmp_path / "missing" / "spends.ledger")
 
 
 def test_a_ledger_that_was_moved_or_replaced_while_open_takes_no_spend(path):
-    ledger = Ledger.open(path, BUDGET)
+    ledger = Ledger.create(path, BUDGET)
     path.rename(path.with_name("elsewhere"))
     with pytest.raises(LedgerCorrupted, match="was moved or deleted"):
         ledger.spend(Gaussian(10.0))
-    with pytest.raises(LedgerCorrupted, match=r"its log spends\.ledger-wal is not"):
+    with pytest.raises(FileNotFoundError, match="is the path right, and its volume mounted"):
         Ledger.open(path, BUDGET)
-    path.with_name(path.name + "-wal").unlink()
-    Ledger.open(path, BUDGET).close()
+    for kind in ("wal", "journal"):
+        beside = path.with_name(f"{path.name}-{kind}")
+        beside.write_bytes(b"left")
+        with pytest.raises(LedgerCorrupted, match=rf"spends\.ledger-{kind}, which was a part of it, is not"):
+            Ledger.create(path, BUDGET)
+        beside.unlink()
+    Ledger.create(path, BUDGET).close()
+    with pytest.raises(FileExistsError, match="exists already"):
+        Ledger.create(path, BUDGET)
     with pytest.raises(LedgerCorrupted, match="was replaced by another file"):
         ledger.spend(Gaussian(10.0))
 
@@ -134,7 +146,7 @@ def test_a_ledger_that_was_moved_or_replaced_while_open_takes_no_spend(path):
 
 
 def test_a_backup_is_a_ledger_that_was_there_at_one_moment(path, tmp_path):
-    ledger = Ledger.open(path, BUDGET)
+    ledger = Ledger.create(path, BUDGET)
     copies = []
 
     def spend():
@@ -156,24 +168,46 @@ def test_a_backup_is_a_ledger_that_was_there_at_one_moment(path, tmp_path):
             assert [row.label for row in old.rows()] == labels[: len(old.rows())]
             assert old.head == head
         ledger.verify(expected_head=head)
-    assert sorted(os.listdir(tmp_path)) == sorted(
-        [path.name, f"{path.name}-wal", f"{path.name}-shm", *(copy.name for copy, _ in copies)]
-    )
+    assert sorted(os.listdir(tmp_path)) == sorted([path.name, *(copy.name for copy, _ in copies)])
 
 
-def test_a_copied_file_without_its_log_is_an_older_one(path, tmp_path):
-    """Why there is a command for it: copying an open file loses what is in its log."""
-    ledger = Ledger.open(path, BUDGET)
-    for _ in range(3):
+def test_a_copy_of_an_open_file_has_all_that_was_spent(path, tmp_path):
+    ledger = Ledger.create(path, BUDGET)
+    for spent in range(1, 6):
         ledger.spend(Gaussian(50.0))
-    shutil.copy(path, tmp_path / "copy")
-    ledger.backup(tmp_path / "backup")
-    assert len(Ledger.open(tmp_path / "copy").rows()) < 3
-    assert len(Ledger.open(tmp_path / "backup").rows()) == 3
+        copy = shutil.copy(path, tmp_path / "copy")
+        with Ledger.open(copy) as copied:
+            assert len(copied.rows()) == spent
+            assert copied.remaining() == ledger.remaining()
+
+
+def test_a_copy_in_the_middle_of_a_spend_is_whole_or_does_not_verify(path, tmp_path):
+    """However the copy falls: it never holds less than what had been spent before it began."""
+    ledger, spent, copy = Ledger.create(path, BUDGET), [0], tmp_path / "copy"
+
+    def spend():
+        for _ in range(150):
+            ledger.spend(Gaussian(5000.0), label=300 * "x")
+            spent[0] += 1
+
+    spender = threading.Thread(target=spend)
+    spender.start()
+    spending = True
+    while spending:
+        spending = spender.is_alive()
+        before = spent[0]
+        shutil.copy(path, copy)
+        try:
+            with Ledger.open(copy) as copied:
+                copied.verify()
+                assert len(copied.rows()) >= before
+        except LedgerCorrupted:
+            assert spending
+    spender.join()
 
 
 def test_a_file_with_two_names_takes_no_spend(path, tmp_path):
-    ledger = Ledger.open(path, BUDGET)
+    ledger = Ledger.create(path, BUDGET)
     ledger.spend(Gaussian(20.0))
     os.link(path, tmp_path / "other")
     for attempt in (lambda: ledger.spend(Gaussian(20.0)), lambda: Ledger.open(tmp_path / "other")):
@@ -185,7 +219,7 @@ def test_a_file_with_two_names_takes_no_spend(path, tmp_path):
 
 
 def test_a_symbolic_link_is_the_same_ledger(path, tmp_path):
-    one = Ledger.open(path, BUDGET)
+    one = Ledger.create(path, BUDGET)
     (tmp_path / "link").symlink_to(path)
     other = Ledger.open(tmp_path / "link")
     one.spend(Gaussian(6.0))
@@ -207,7 +241,7 @@ def test_what_killed_processes_left_is_cleaned_up(path):
     unrelated = path.with_name(f".{path.name}.notes.txt")
     for name in (dead, alive, unrelated, dead.with_name(dead.name + "-wal")):
         name.write_text("left")
-    ledger = Ledger.open(path, BUDGET)
+    ledger = Ledger.create(path, BUDGET)
     assert not dead.exists()
     assert not dead.with_name(dead.name + "-wal").exists()
     assert alive.exists()
@@ -222,7 +256,7 @@ def test_what_killed_processes_left_is_cleaned_up(path):
 
 
 def test_pricing_does_not_hold_the_write_lock(path, monkeypatch):
-    Ledger.open(path, BUDGET).close()
+    Ledger.create(path, BUDGET).close()
     free = []
     original = AdditiveFilter.price
 
@@ -247,7 +281,7 @@ def test_pricing_does_not_hold_the_write_lock(path, monkeypatch):
 
 
 def test_an_interrupted_commit_hides_nothing(path, monkeypatch):
-    ledger = Ledger.open(path, BUDGET)
+    ledger = Ledger.create(path, BUDGET)
     ledger.spend(Gaussian(100.0))
     with monkeypatch.context() as patch:
         patch.setattr(Balance, "apply", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))

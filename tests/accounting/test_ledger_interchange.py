@@ -328,7 +328,7 @@ def test_a_description_from_outside_is_stored_with_what_prices_it(staircase, tmp
     release = staircase(0.25, adjacency="replace")
     assert decode(encode(2 * release + Gaussian(9.0))) == 2 * release + Gaussian(9.0)
     path = tmp_path / "spends.ledger"
-    with Ledger.open(path) as ledger:
+    with Ledger.create(path) as ledger:
         ledger.spend(release, label="theirs")
         ledger.spend(2 * release)
         assert ledger.rows()[0].release == release
@@ -368,7 +368,7 @@ def test_a_stored_outside_description_is_checked(staircase, change):
 
 @pytest.mark.parametrize("count", [-100, 0, 1.5, True])
 def test_what_would_not_be_read_back_is_not_recorded(count, tmp_path):
-    ledger = Ledger.open(tmp_path / "spends.ledger", Budget(1.0, 1e-6))
+    ledger = Ledger.create(tmp_path / "spends.ledger", Budget(1.0, 1e-6))
     ledger.spend(Gaussian(6.0))
     before = ledger.head, ledger.remaining()
     forged = Gaussian(6.0) + Gaussian(7.0)

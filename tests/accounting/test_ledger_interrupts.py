@@ -16,7 +16,7 @@ def placed(kind, request, tmp_path):
 
 
 def opened(kind, request, tmp_path):
-    return Ledger(BUDGET) if kind == "memory" else Ledger.open(placed(kind, request, tmp_path), BUDGET)
+    return Ledger(BUDGET) if kind == "memory" else Ledger.create(placed(kind, request, tmp_path), BUDGET)
 
 
 # from the first line to the last; the strides have no factor in common, so that hardly a line is left out by all
@@ -46,7 +46,7 @@ def test_a_spend_interrupted_anywhere_is_recorded_whole_or_not_at_all(kind, stri
 
 
 def test_an_interrupted_reader_leaves_no_transaction_behind(new):
-    ledger, other = Ledger.open(new()), Ledger.open(new())
+    ledger, other = Ledger.create(new()), Ledger.open(new())
     for line in range(1, 400, 5):
         other.spend(Gaussian(1.0))
         if not interrupted(ledger.rows, line, "accounting/ledger"):
@@ -89,7 +89,7 @@ def test_a_signal_handler_that_spends_takes_its_turn_or_is_refused(kind, request
 
 
 def test_a_handler_that_spends_in_the_middle_of_a_reading_does_not_tear_it(new, monkeypatch):
-    ledger = Ledger.open(new(), BUDGET)
+    ledger = Ledger.create(new(), BUDGET)
     ledger.spend(Gaussian(4000.0))
     Ledger.open(new()).spend(Gaussian(4000.0), label="elsewhere")  # so there is something to read
     read, calls = Database._read_head, []

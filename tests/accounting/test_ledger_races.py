@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import chain
 
 import pytest
-from ledgers import raced
+from ledgers import opened, raced
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, calibrate
 from accounting.ledger import recorder
@@ -18,7 +18,7 @@ Z = calibrate(lambda z: FITTING * Gaussian(z), BUDGET)
 
 def act(ledger):
     """Claim, mark and spend until nothing is left: what one got of each. An address is opened first, or made."""
-    ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger, BUDGET)
+    ledger = ledger if isinstance(ledger, Ledger) else opened(ledger, BUDGET)
     claims, steps, spent = [], [], 0
     for number in range(1, 21):
         with suppress(ValueError):
@@ -46,7 +46,7 @@ def check(found, ledger, before=0):
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_threads_share_a_ledger(kind, tmp_path):
-    ledger = Ledger(BUDGET) if kind == "memory" else Ledger.open(tmp_path / "spends.ledger", BUDGET)
+    ledger = Ledger(BUDGET) if kind == "memory" else Ledger.create(tmp_path / "spends.ledger", BUDGET)
     check(raced(act, [ledger] * 4, processes=False), ledger)
 
 
@@ -56,7 +56,7 @@ def test_processes_share_a_ledger(inherited, new, monkeypatch):
     monkeypatch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 10)
     ours = new()
     if inherited:
-        ours = Ledger.open(ours, BUDGET)
+        ours = Ledger.create(ours, BUDGET)
         ours.spend(Gaussian(Z))
     found = raced(act, [ours, ours, new()], processes=True)
     check(found, Ledger.open(new()), before=int(inherited))
@@ -64,7 +64,7 @@ def test_processes_share_a_ledger(inherited, new, monkeypatch):
 
 
 def test_a_fork_leaves_no_lock_behind(new):
-    ledger = Ledger.open(new())
+    ledger = Ledger.create(new())
     ledger.spend(Gaussian(1.0))
     pid = os.fork()
     if pid == 0:
@@ -80,7 +80,7 @@ def test_a_fork_leaves_no_lock_behind(new):
 
 def test_what_others_recorded_meanwhile_is_counted(new, monkeypatch):
     """Two processes decide at the same time; the second to come is asked again."""
-    one, other = Ledger.open(new(), BUDGET), Ledger.open(new())
+    one, other = Ledger.create(new(), BUDGET), Ledger.open(new())
     store = one._recorder.store
     begin = store.append
 
@@ -96,7 +96,7 @@ def test_what_others_recorded_meanwhile_is_counted(new, monkeypatch):
 
 
 def test_who_asks_for_a_mark_waits_for_the_thread_that_makes_it(new):
-    ledger, found = Ledger.open(new()), []
+    ledger, found = Ledger.create(new()), []
     asking = threading.Thread(target=lambda: found.append(ledger.newest_mark("a")))
 
     def also(connection):

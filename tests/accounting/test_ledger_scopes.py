@@ -30,7 +30,7 @@ QUOTA = Budget(1.0, 1e-6)
 
 @pytest.fixture(params=["memory", "file"])
 def ledger(request, tmp_path):
-    return Ledger(BUDGET) if request.param == "memory" else Ledger.open(tmp_path / "spends.ledger", BUDGET)
+    return Ledger(BUDGET) if request.param == "memory" else Ledger.create(tmp_path / "spends.ledger", BUDGET)
 
 
 def test_a_part_meets_what_is_released_around_it(ledger):
@@ -106,7 +106,7 @@ def test_a_quota_limits_its_scope_and_nothing_else(ledger):
 
 def test_a_quota_counts_what_was_recorded_before_it_and_survives_reopening(tmp_path):
     path = tmp_path / "spends.ledger"
-    with Ledger.open(path, BUDGET) as ledger:
+    with Ledger.create(path, BUDGET) as ledger:
         ledger.spend(Gaussian(6.5), scope="north/ann")
         ledger.set_quota("north", QUOTA)
     ledger = Ledger.open(path)

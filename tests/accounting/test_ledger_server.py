@@ -37,7 +37,7 @@ def own():
 def test_a_server_that_dies_has_kept_what_it_confirmed(own):
     """Killed like in a loss of power while two threads spend, and started again."""
     url = own.url()
-    Ledger.open(url).close()
+    Ledger.create(url).close()
     confirmed, doubtful, stop = [], [], threading.Event()
 
     def spend(name, ledger):
@@ -79,7 +79,7 @@ def test_a_server_that_dies_has_kept_what_it_confirmed(own):
 
 def test_a_server_that_would_lose_commits_is_refused(own):
     url = own.url()
-    Ledger.open(url).close()
+    Ledger.create(url).close()
 
     def settled(value):
         for _ in range(3000):
@@ -106,7 +106,7 @@ def test_a_server_that_would_lose_commits_is_refused(own):
 
 
 def test_a_connection_that_is_cut_is_opened_again(url):
-    ledger = Ledger.open(url, BUDGET)
+    ledger = Ledger.create(url, BUDGET)
     ledger.spend(Gaussian(50.0))
     # this one, and nobody else's on the same server; and it has ended when this is answered
     edited(url, f"SELECT pg_terminate_backend({ledger._recorder.store._connection.info.backend_pid}, 60000)")
@@ -156,12 +156,12 @@ def test_addresses_of_libpq_are_taken(address):
 
 def test_a_word_of_sql_may_be_a_schema(postgres):
     url = postgres.url("user")
-    Ledger.open(url).spend(Gaussian(1.0))
+    Ledger.create(url).spend(Gaussian(1.0))
     assert len(Ledger.open(url).rows()) == 1
 
 
 def test_texts_with_nul_are_refused(url):
-    ledger = Ledger.open(url)
+    ledger = Ledger.create(url)
     with pytest.raises(ValueError, match="must not hold the character NUL"):
         ledger.spend(Gaussian(1.0), label="a\0b")
     ledger.spend(Gaussian(1.0), label="a\\u0000b")

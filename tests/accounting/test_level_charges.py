@@ -292,7 +292,7 @@ def test_a_file_of_before_opens_and_goes_on_by_its_own_rule(tmp_path, monkeypatc
     skewed = 200 * PoissonSubsampled(Gaussian(2.0), 0.01)
     with monkeypatch.context() as patch:
         patch.setattr(choice, "mixed_rule", lambda budget, failure_delta=None: old)
-        with Ledger.open(tmp_path / "old.ledger", B) as ledger:
+        with Ledger.create(tmp_path / "old.ledger", B) as ledger:
             ledger.spend(skewed)
     with Ledger.open(tmp_path / "old.ledger") as ledger:
         taken = 1

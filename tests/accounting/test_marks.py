@@ -13,7 +13,7 @@ from accounting.releases import Composed
 
 @pytest.fixture(params=["memory", "file"])
 def ledger(request, tmp_path):
-    return Ledger() if request.param == "memory" else Ledger.open(tmp_path / "spends.ledger")
+    return Ledger() if request.param == "memory" else Ledger.create(tmp_path / "spends.ledger")
 
 
 def test_the_newest_mark_of_each_run(ledger):
@@ -125,7 +125,7 @@ def test_a_mark_that_means_nothing_is_refused_on_reading(change):
 
 
 def test_a_transaction_that_an_interrupt_left_open_ends_before_a_mark_is_looked_for(tmp_path):
-    ledger = Ledger.open(tmp_path / "spends.ledger")
+    ledger = Ledger.create(tmp_path / "spends.ledger")
     mark = ledger.mark("a", 1, "aa")
     ledger._recorder.store._open().execute("BEGIN IMMEDIATE")
     assert ledger.newest_mark("a") == mark

@@ -225,7 +225,7 @@ def test_what_is_refused():
 def test_ledgers_and_files_take_it(tmp_path):
     fit = ObjectivePerturbation(20.0, 0.02, one_row=True, adjacency="add_remove")
     assert decode(encode(fit)) == fit
-    with Ledger.open(tmp_path / "spent.ledger", Budget(1.0, 1e-6, adjacency="add_remove")) as ledger:
+    with Ledger.create(tmp_path / "spent.ledger", Budget(1.0, 1e-6, adjacency="add_remove")) as ledger:
         ledger.spend(fit + Gaussian(20.0), label="a fit")
         used = ledger.epsilon()
     with Ledger.open(tmp_path / "spent.ledger") as again:

@@ -221,7 +221,7 @@ def test_calibration_ledgers_and_audits_do_as_well(tmp_path):
     for silent in (Mute(4.0), MuteChoice(0.1)):
         with pytest.raises(UnsupportedRelease, match="Mute"):
             ledger.spend(silent)
-    with Ledger.open(tmp_path / "spends.ledger", Budget(5.0, 1e-6)) as stored:
+    with Ledger.create(tmp_path / "spends.ledger", Budget(5.0, 1e-6)) as stored:
         stored.spend(2 * Mine(4.0))
     with Ledger.open(tmp_path / "spends.ledger") as stored:
         assert stored.total == 2 * Mine(4.0)

@@ -73,7 +73,7 @@ def test_a_charge_that_just_misses_its_level_elsewhere_does_not_spoil_a_good_fil
         return [cost * 1.2**steps for steps in range(len(levels) - 1, -1, -1)]
 
     def spend_all(path):
-        with Ledger.open(path, B) as ledger:
+        with Ledger.create(path, B) as ledger:
             for _ in range(12):
                 ledger.spend(PoissonSubsampled(Gaussian(4.0), 0.001))
             assert ledger.verify() == ledger.head
@@ -93,7 +93,7 @@ def test_a_charge_that_just_misses_its_level_elsewhere_does_not_spoil_a_good_fil
 def test_costs_that_differ_in_their_ninth_digit_do_not_matter(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 2)
     path = tmp_path / "digits.ledger"
-    with Ledger.open(path, B) as ledger:
+    with Ledger.create(path, B) as ledger:
         head = spent(ledger).head
     found = reserve_costs._least
     reserve_costs._of_pair.cache_clear()
@@ -110,7 +110,7 @@ def summed_up(tmp_path_factory):
     """The entries of a ledger, of which the last sums up the others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 12)
-        found = entries(spent(Ledger.open(tmp_path_factory.mktemp("summed") / "up.ledger", B)))
+        found = entries(spent(Ledger.create(tmp_path_factory.mktemp("summed") / "up.ledger", B)))
     while found[-1]["entry"] != "summary":
         found.pop()
     return found

@@ -114,7 +114,7 @@ def test_checkpoints_with_odd_names_leave_their_neighbours_alone(name, tmp_path)
 def test_a_ledger_from_a_backup_that_lacks_marks_is_refused(more, releases, tmp_path):
     """Also where it lacks one: the state that this belongs to may have been outrun by one that is missing, too."""
     path = tmp_path / "ledger"
-    with Ledger.open(path, BUDGET) as ledger:
+    with Ledger.create(path, BUDGET) as ledger:
         policy = one(ledger=ledger, checkpoint=tmp_path / "c")
         play(policy, 6)
     shutil.copy(path, tmp_path / "backup")

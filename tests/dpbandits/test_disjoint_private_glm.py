@@ -458,7 +458,7 @@ def test_a_state_with_arms_that_came_and_went_goes_on_as_it_was(kind, more, tmp_
 
 @pytest.mark.parametrize("kind", [DisjointPrivateGLM, DisjointShuffleGLM], ids=lambda kind: kind.__name__)
 def test_after_a_crash_the_arms_are_those_that_stood(kind, tmp_path):
-    with Ledger.open(tmp_path / "ledger", BUDGET) as ledger:
+    with Ledger.create(tmp_path / "ledger", BUDGET) as ledger:
         policy = policy_with(kind, arms=["a", "b"], ledger=ledger, checkpoint=tmp_path / "c")
         for round_, (event, name) in enumerate(
             [("add_arm", "c"), ("retire_arm", "a"), ("add_arm", "a"), ("retire_arm", "c")]

@@ -107,7 +107,7 @@ def test_no_two_runs_share_a_label():
 @each_kind
 def test_an_epoch_that_was_charged_before_a_crash_is_not_charged_again(make, tmp_path, monkeypatch):
     path, newest = tmp_path / "ledger", tmp_path / "newest"
-    with Ledger.open(path, BUDGET) as ledger:
+    with Ledger.create(path, BUDGET) as ledger:
         policy = make(10, ledger=ledger, rng=None, checkpoint=newest)
         play(policy, np.random.default_rng(1), 10)
         scope = f"{policy.label}: epoch 1"
@@ -260,7 +260,7 @@ def test_a_simulation_continues_bit_for_bit(algorithm, rounds, tmp_path):
 
 def test_after_a_crash_the_checkpoint_goes_on_and_an_older_state_is_refused(tmp_path):
     path = tmp_path / "ledger"
-    with Ledger.open(path, BUDGET) as ledger:
+    with Ledger.create(path, BUDGET) as ledger:
         policy = doubling(ledger=ledger, rng=None, checkpoint=str(tmp_path / "newest"))
         play(policy, np.random.default_rng(1), 5)
         policy.save(tmp_path / "older")

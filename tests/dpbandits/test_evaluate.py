@@ -278,7 +278,7 @@ def test_the_command_values_policies(clicks):
 
 def test_the_command_releases_values_and_charges_a_ledger(clicks, tmp_path):
     path = tmp_path / "team.ledger"
-    Ledger.open(path, Budget(20.0, 1e-6, adjacency="add_remove", unit="person")).close()
+    Ledger.create(path, Budget(20.0, 1e-6, adjacency="add_remove", unit="person")).close()
     options = ["--epsilon", 10, "--delta", 1e-7, "--person", "user", "--max-contributions", 8, "--largest-weight", 5]
     shown = run(clicks, *options, "--ledger", path, "--json")
     assert shown.exit_code == 0, shown.output

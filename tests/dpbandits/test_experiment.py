@@ -281,7 +281,7 @@ def test_what_is_public_is_a_function_of_noisy_whole_numbers(monkeypatch):
 
 def test_of_an_interrupted_end_no_noise_is_drawn_twice(tmp_path, monkeypatch):
     """After an exception in the last releases the object refuses; its checkpoint goes on, with what was durable."""
-    ledger = Ledger.open(tmp_path / "ledger", PURE)
+    ledger = Ledger.create(tmp_path / "ledger", PURE)
     test = made(assignment="fixed", checkpoint=tmp_path / "state", ledger=ledger, rng=None)
     play(test, 30)
     keep = ExperimentPolicy.keep
@@ -312,7 +312,7 @@ def test_an_experiment_that_is_killed_goes_on_where_it_was(tmp_path):
     for crash in (False, True):
         folder = tmp_path / str(crash)
         folder.mkdir()
-        ledger = Ledger.open(folder / "ledger", PERSON)
+        ledger = Ledger.create(folder / "ledger", PERSON)
         metrics = {"bought": (0.0, 1.0), "spent": (0.0, 9.0)}
         more = {"checkpoint": folder / "state", "ledger": ledger, "label": "test", "wait": 5}
         tests = [made(budget=PERSON, metrics=metrics, **more)]
@@ -533,7 +533,7 @@ def test_a_plan_from_the_command_line(call):
 
 
 def test_a_table_from_the_command_line_and_its_page(call, tmp_path):
-    Ledger.open(tmp_path / "ledger", Budget(2.0, 0.0, unit="person")).close()
+    Ledger.create(tmp_path / "ledger", Budget(2.0, 0.0, unit="person")).close()
     run = "run", "test.csv", "--person", "person", "--baseline", "old"
     found = call(*run, "--ledger", "ledger", "--out", "test.json")
     assert found.exit_code == 0, found.output
@@ -559,7 +559,7 @@ def test_commands_refuse_in_one_line(call):
     for words, message in [
         (("run", "test.csv", "--value", "bought"), "there must be a column 'bought'"),
         (("run", "test.csv", "--baseline", "none"), "--baseline must be"),
-        (("run", "test.csv", "--ledger", "none"), "make one with dpkit ledger open"),
+        (("run", "test.csv", "--ledger", "none"), "dpkit ledger create"),
         (("report", "none"), "there is no file none"),
         (("report", "test.csv", "--out", "page.txt"), "--out must be an .html file"),
         (("report", "test.csv"), "error"),

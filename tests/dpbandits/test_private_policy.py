@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from bits import bits
 from interrupts import Interrupter, at_once, interrupted
+from ledgers import opened
 from private_policies import BUDGET, EPOCHS, SMALL, budget_of, offered, play, small
 from tabled import tabled
 
@@ -117,7 +118,7 @@ STOPS += [(name, place) for name in ("OnePassPrivateGLM", "Doubling") for place 
 
 @pytest.mark.parametrize(("name", "place"), STOPS)
 def test_an_exception_of_the_disk_or_the_ledger_stops_the_policy(name, place, tmp_path, monkeypatch):
-    with Ledger.open(tmp_path / "ledger", budget_of(name)) as ledger:
+    with Ledger.create(tmp_path / "ledger", budget_of(name)) as ledger:
         policy = small(name, ledger=ledger, checkpoint=tmp_path / "c")
         play(policy, 4)
         held = (tmp_path / "c").read_bytes()
@@ -313,7 +314,7 @@ def test_a_checkpoint_is_held_by_one_object(name, tmp_path):
 
 
 def test_a_stopped_policy_that_is_still_there_lets_go_of_its_checkpoint(name, tmp_path, monkeypatch):
-    with Ledger.open(tmp_path / "ledger", budget_of(name)) as ledger:
+    with Ledger.create(tmp_path / "ledger", budget_of(name)) as ledger:
         policy = small(name, ledger=ledger, checkpoint=tmp_path / "c")
         play(policy, 4)
         with monkeypatch.context() as patch:
@@ -420,7 +421,7 @@ def of_eight(ledger: Ledger, checkpoint: Path) -> OnePassPrivateGLM:
 
 def rounds_that_are_told(folder: Path, told: int) -> None:
     """Load or make the policy, and play: every acknowledged reward is told to the parent."""
-    with Ledger.open(folder / "ledger", BUDGET) as ledger:
+    with opened(folder / "ledger", BUDGET) as ledger:
         policy = Policy.load(folder / "c", ledger=ledger) if (folder / "c").exists() else of_eight(ledger, folder / "c")
         os.write(told, b"s")
         while True:
@@ -501,7 +502,7 @@ def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
         folder.mkdir()
 
         def until_the_release(folder=folder):
-            with Ledger.open(folder / "ledger", BUDGET) as ledger:
+            with Ledger.create(folder / "ledger", BUDGET) as ledger:
                 policy = of_eight(ledger, folder / "c")
                 for _ in range(7):
                     policy.update(policy.select([[1.0, 0.0]]), 1.0)
@@ -533,7 +534,7 @@ def test_two_processes_at_the_same_release(tmp_path, races):
     for race in range(races):
         folder = tmp_path / str(race)
         folder.mkdir()
-        with Ledger.open(folder / "ledger", BUDGET) as ledger:
+        with Ledger.create(folder / "ledger", BUDGET) as ledger:
             policy = small("OnePassPrivateGLM", ledger=ledger)
             play(policy, 4)
             policy.save(folder / "start")

@@ -38,7 +38,7 @@ from dpkit.cli.page import page
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "spends.ledger"
-    with Ledger.open(path, Budget(1.0, 1e-6, unit="person")) as ledger:
+    with Ledger.create(path, Budget(1.0, 1e-6, unit="person")) as ledger:
         with ledger.reserve(Gaussian(7.0), label="a <b>bold</b> & costly label"):
             pass
         for index in range(12):
@@ -50,7 +50,7 @@ def path(tmp_path):
 def passed(tmp_path, monkeypatch):
     """A ledger that holds more than its budget allows, which no filter lets happen."""
     path = tmp_path / "passed.ledger"
-    with monkeypatch.context() as patch, Ledger.open(path, Budget(1.0, 1e-6)) as ledger:
+    with monkeypatch.context() as patch, Ledger.create(path, Budget(1.0, 1e-6)) as ledger:
         patch.setattr(AdditiveFilter, "admits", lambda *_: True)
         for release in (DiscreteGaussian(4.0), NoisyMax(0.2)):
             ledger.spend(release)
@@ -289,7 +289,7 @@ def test_audit_of_an_export(path, tmp_path):
 
 def test_audit_without_a_budget(tmp_path):
     path = tmp_path / "free.ledger"
-    with Ledger.open(path) as ledger:
+    with Ledger.create(path) as ledger:
         ledger.spend(Gaussian(1.0), simulation=True)
     assert "delta must be given" in run("audit", path, status=2)
     output = run("audit", path, "--delta", 1e-5, "--html", tmp_path / "report.html")
@@ -301,7 +301,7 @@ def test_audit_without_a_budget(tmp_path):
 
 def test_audit_of_an_empty_ledger(tmp_path):
     path = tmp_path / "empty.ledger"
-    Ledger.open(path, Budget(1.0, 1e-6)).close()
+    Ledger.create(path, Budget(1.0, 1e-6)).close()
     assert "within the budget" in run("audit", path, "--html", tmp_path / "report.html")
     assert "Nothing was recorded" in Page((tmp_path / "report.html").read_text(encoding="utf-8")).words
 

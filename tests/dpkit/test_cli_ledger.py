@@ -19,7 +19,7 @@ from dpkit.cli.expression import names
 
 def test_a_list_of_80_columns_keeps_times_and_outcomes_whole(tmp_path):
     place = tmp_path / "l.ledger"
-    with Ledger.open(place, Budget(3.0, 1e-6, unit="person", adjacency="add_remove")) as ledger:
+    with Ledger.create(place, Budget(3.0, 1e-6, unit="person", adjacency="add_remove")) as ledger:
         ledger.commit(
             ledger.spend(Gaussian(7.123456789, adjacency="add_remove"), label="queries.mean of Amount by Town")
         )
@@ -36,7 +36,7 @@ def test_a_list_of_80_columns_keeps_times_and_outcomes_whole(tmp_path):
 
 def test_a_ledger_that_is_full_has_nothing_left(tmp_path):
     place = tmp_path / "l.ledger"
-    with Ledger.open(place, Budget(4.0, 1e-6)) as ledger:
+    with Ledger.create(place, Budget(4.0, 1e-6)) as ledger:
         ledger.spend(Gaussian(calibrate(Gaussian, Budget(4.0, 1e-6))))
         assert ledger.remaining() < 1e-9
     assert "ε = 0, as the filter counts it" in run("ledger", "list", place)
@@ -45,9 +45,9 @@ def test_a_ledger_that_is_full_has_nothing_left(tmp_path):
 def test_a_ledger_from_the_command_line(new):
     """In a file, or in PostgreSQL."""
     path, copy = new("spends"), new("copy")
-    shown = run("ledger", "open", path, "--epsilon", 1, "--delta", 1e-6, "--unit", "person")
+    shown = run("ledger", "create", path, "--epsilon", 1, "--delta", 1e-6, "--unit", "person")
     assert "ε = 1 at δ = 1e-06, one person, replace" in shown
-    assert run("ledger", "open", path) == shown  # there already
+    assert run("ledger", "open", path) == shown
     assert "Row 0 is recorded; ε = " in run("ledger", "spend", path, "Gaussian(9.0)", "--label", "means")
     assert "north" in run("ledger", "quota", path, "north", "--epsilon", 0.3, "--delta", 1e-7)
     run("ledger", "spend", path, "2 * PureDP(0.1)", "--scope", "north", "--label", "counts")
@@ -76,7 +76,7 @@ def test_reports_and_refusals_of_a_ledger_in_a_database(postgres, tmp_path):
     pytest.importorskip("pyarrow")
     url, missing = postgres.url(), postgres.url()
     shown = url.replace("tests@", "")
-    run("ledger", "open", url, "--epsilon", 1, "--delta", 1e-6, "--adjacency", "add_remove")
+    run("ledger", "create", url, "--epsilon", 1, "--delta", 1e-6, "--adjacency", "add_remove")
     (tmp_path / "data.csv").write_text("age\n30\n40\n")
     run("query", tmp_path / "data.csv", "--count", "--epsilon", 0.1, "--ledger", url)
     page, facts = tmp_path / "page.html", tmp_path / "page.json"
@@ -88,17 +88,18 @@ def test_reports_and_refusals_of_a_ledger_in_a_database(postgres, tmp_path):
         output = run(*command, missing, status=2)
         assert f"there is no ledger {missing.replace('tests@', '')}" in output.replace("\n", "")
     output = run("query", tmp_path / "data.csv", "--count", "--epsilon", 0.1, "--ledger", missing, status=2)
-    assert "make one with dpkit ledger open" in output
+    assert "is made by Ledger.create or `dpkit ledger create`" in output.replace("\n", " ")
     with pytest.raises(FileNotFoundError, match="there is no ledger postgresql"):
-        Ledger.open(missing, create=False)
+        Ledger.open(missing)
     assert "in percent codes" in run("audit", "postgresql://ann:p%zz@h/db", status=2)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["open", "{new}", "--epsilon", 1], "--delta must be given, too"),
-        (["open", "{old}", "--epsilon", 2, "--delta", 1e-6], "was made with budget="),
+        (["create", "{new}", "--epsilon", 1], "--delta must be given, too"),
+        (["create", "{old}", "--epsilon", 2, "--delta", 1e-6], "exists already"),
+        (["open", "{new}"], "dpkit ledger create"),
         (["list", "{new}"], "there is no ledger"),
         (["list", "{old}", "--format", "xml"], "--format must be table, csv or json"),
         (["list", "{old}", "--format", "csv", "--scope", "a"], "leave --scope out"),
@@ -110,7 +111,7 @@ def test_reports_and_refusals_of_a_ledger_in_a_database(postgres, tmp_path):
     ],
 )
 def test_refusals(tmp_path, arguments, message):
-    with Ledger.open(tmp_path / "old", Budget(1.0, 1e-6)) as ledger:
+    with Ledger.create(tmp_path / "old", Budget(1.0, 1e-6)) as ledger:
         (tmp_path / "json").write_text(ledger.to_json())
     places = {name: tmp_path / name for name in ("old", "new", "json")}
     output = run("ledger", *(str(argument).format(**places) for argument in arguments), status=2)
@@ -122,7 +123,7 @@ def test_refusals(tmp_path, arguments, message):
 def test_labels_cannot_move_the_cursor(tmp_path):
     path = tmp_path / "spends.ledger"
     label = "\x1b[2J\x1b[1;1HAll is well\r\u202e\x07"
-    with Ledger.open(path, Budget(1.0, 1e-6)) as ledger:
+    with Ledger.create(path, Budget(1.0, 1e-6)) as ledger:
         ledger.spend(Gaussian(8.0), label=label, scope="a\x1bb")
         with pytest.raises(BudgetExceeded) as refusal:
             ledger.spend(Gaussian(1.0), label=label)

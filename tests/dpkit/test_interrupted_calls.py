@@ -119,7 +119,7 @@ def after(count, error=KeyboardInterrupt):
 
 def test_what_dp_ftrl_released_is_kept_and_its_checkpoint_goes_on(tmp_path):
     X, y = rows()
-    ledger = Ledger.open(tmp_path / "ledger", BUDGET)
+    ledger = Ledger.create(tmp_path / "ledger", BUDGET)
     known = {"budget": BUDGET, "epochs": 4, "batch": 12, "ledger": ledger, "checkpoint": tmp_path / "run"}
     fit = dp_ftrl(LOGISTIC, X, y, callback=after(2), **known)
     assert (fit.success, fit.nit) == (False, 10)
@@ -242,7 +242,7 @@ def stopped_run(path, ledger):
 
 def test_a_stopped_object_that_is_still_there_lets_go_of_its_checkpoint(tmp_path):
     X, y = rows()
-    ledger, path = Ledger.open(tmp_path / "ledger", BUDGET), tmp_path / "run"
+    ledger, path = Ledger.create(tmp_path / "ledger", BUDGET), tmp_path / "run"
     old = stopped_run(path, ledger)
     again = DPFTRL.load(path, LOGISTIC, X, y, ledger=ledger)
     again.advance(again.horizon)
@@ -256,7 +256,7 @@ def test_a_stopped_object_that_is_still_there_lets_go_of_its_checkpoint(tmp_path
 def test_a_release_under_way_lets_go_of_nothing(tmp_path):
     """Neither in another thread nor below a signal handler, where a run looks stopped, too."""
     X, y = rows()
-    ledger, path = Ledger.open(tmp_path / "ledger", BUDGET), tmp_path / "run"
+    ledger, path = Ledger.create(tmp_path / "ledger", BUDGET), tmp_path / "run"
     run = DPFTRL(LOGISTIC, X, y, budget=BUDGET, epochs=3, batch=12, ledger=ledger, checkpoint=path)
     refused = []
 

@@ -503,7 +503,7 @@ def test_a_pickled_model_predicts_but_carries_no_ledger(make):
 
 
 def test_an_unfitted_copy_spends_from_the_same_file_and_from_no_memory(tmp_path):
-    with Ledger.open(tmp_path / "fits.ledger", Budget(3.0, 1e-5)) as ledger:
+    with Ledger.create(tmp_path / "fits.ledger", Budget(3.0, 1e-5)) as ledger:
         copied = pickle.loads(pickle.dumps(classifier(ledger=ledger)))
         copied.fit(*problem())
         assert ledger.total == copied.cost_

@@ -109,7 +109,7 @@ def found(name: str, gate: bool) -> dict[str, Any]:
         return filled(name.removeprefix("filled with "))
     with zipfile.ZipFile(KEPT) as kept, tempfile.TemporaryDirectory() as folder:
         path = Path(kept.extract(name, folder))
-        with Ledger.open(path, create=False) as ledger:
+        with Ledger.open(path) as ledger:
             ledger.verify()
             figures = told(ledger)
             with_more = outcome(lambda: ledger.spend(made("PureDP(1e-6)")).index) if ledger.budget else []

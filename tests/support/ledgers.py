@@ -5,11 +5,18 @@ import json
 import multiprocessing
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 
-from accounting import BudgetExceeded
+from accounting import BudgetExceeded, Ledger
 
 FORK = multiprocessing.get_context("fork")
+
+
+def opened(place, budget=None, **choices):
+    """The ledger at a place, which the first to come makes."""
+    with suppress(FileExistsError):
+        Ledger.create(place, budget, **choices).close()
+    return Ledger.open(place)
 
 
 def entries(ledger):

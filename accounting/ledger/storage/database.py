@@ -333,6 +333,58 @@ class Database(ABC):
         body, head = self._linked(START, opening)
         return self.fill([(0, body, head)], (1, head, 0))
 
+    def rows(self, first: int) -> Rows:
+        """The entries from a number on, as they are stored."""
+        with self._translated(), self._snapshot() as connection:
+            asked = "SELECT id, body, hash FROM entries WHERE id >= ? ORDER BY id"
+            found: Rows = self._execute(connection, asked, first).fetchall()
+            return found
+
+    def head(self) -> Position:
+        """How many entries are stored, and the hash of the last."""
+        with self._translated(), self._snapshot() as connection:
+            return Position(*self._read_head(connection)[:2])
+
+    def add(self, rows: Rows) -> None:
+        """Add entries of another store with the same chain; those that are here already must be the same.
+
+        Raises
+        ------
+        LedgerCorrupted
+            If they do not follow what is here: nothing is added.
+        """
+        with self._translated():
+            connection = self._at_rest()
+        try:
+            with self._translated():
+                for statement in self._begin_writing:
+                    connection.execute(statement)
+                count, head, summary = self._read_head(connection)
+                asked = "SELECT id, hash FROM entries WHERE id >= ? ORDER BY id"
+                here = dict(self._execute(connection, asked, rows[0][0]).fetchall())
+            for number, body, stated in rows:
+                if number < count:
+                    if here.get(number) != stated:
+                        raise LedgerCorrupted(f"{self.name}: entry {number} is another one here: the histories differ")
+                    continue
+                if number > count:
+                    raise LedgerCorrupted(f"{self.name}: entry {count} is missing")
+                entry = self._decoded(number, body, stated, head)
+                with self._translated():
+                    self._execute(connection, "INSERT INTO entries VALUES (?, ?, ?)", number, body, stated)
+                count, head = number + 1, str(stated)
+                summary = number if isinstance(entry, Summary) else summary
+            with self._translated():
+                asked = "UPDATE head SET entries = ?, hash = ?, summary = ? WHERE id = 0"
+                self._execute(connection, asked, count, head, summary)
+                self._commit(connection)
+        finally:
+            self._leave(connection)
+
+    def close(self) -> None:
+        """As :meth:`disconnect`, for ``contextlib.closing``."""
+        self.disconnect()
+
     def _write_all(self, connection: Connection, rows: Rows, head: Head) -> None:
         """Tables with these rows, where none are."""
         for statement in self._schema:

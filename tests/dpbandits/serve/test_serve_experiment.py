@@ -9,12 +9,13 @@ import time
 
 import numpy as np
 import pytest
-from serving import TOKENS, Clock, configured, drain, refresh, served, wait_until, worker, written
+from serving import TOKENS, Clock, begun, configured, drain, refresh, served, wait_until, worker, written
 
 from accounting import Budget, Laplace, Ledger
 from dpbandits import Experiment
 from dpbandits.experiment import ExperimentResults
 from dpbandits.serve.client import Client
+from dpbandits.serve.config import Config
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.supervise import Service
 
@@ -182,6 +183,7 @@ def test_fifty_thousand_persons_through_processes_that_are_killed(tmp_path):
     persons, draws = 50_000, np.random.default_rng(770_902)
     more = "[service]\nport = 0\n"
     path = written(tmp_path, OPEN.format(horizon=persons, wait=500), unit="person", delta=0.0, more=more)
+    begun(Config.read(path))
     service = Service(path)
     running = threading.Thread(target=service.run)
     running.start()
@@ -256,7 +258,7 @@ def test_fifty_thousand_rows_of_a_file_killed_and_resumed(tmp_path, monkeypatch)
     a, b = draws.random(50_000) < 0.1, draws.random(50_000) < 0.15
     lines = [f"p{i},{int(x)},{int(y)}" for i, (x, y) in enumerate(zip(a, b, strict=True))]
     (tmp_path / "test.csv").write_text("\n".join(["person,a,b", *lines]) + "\n")
-    Ledger.open(tmp_path / "ledger", Budget(1.0, 0.0, unit="person")).close()
+    Ledger.create(tmp_path / "ledger", Budget(1.0, 0.0, unit="person")).close()
     command = [sys.executable, "-c", _RUN, str(tmp_path)]
     with subprocess.Popen([*command, "25000"], stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout.readline() == "holds\n"
@@ -283,7 +285,7 @@ def test_fifty_thousand_rows_that_were_split_elsewhere_and_a_command_that_is_kil
     values = draws.random(50_000) < np.array([0.1, 0.15])[arms]
     lines = [f"p{i},{'ab'[k]},{int(v)}" for i, (k, v) in enumerate(zip(arms, values, strict=True))]
     (tmp_path / "test.csv").write_text("\n".join(["person,arm,value", *lines]) + "\n")
-    Ledger.open(tmp_path / "ledger", Budget(2.0, 0.0, unit="person")).close()
+    Ledger.create(tmp_path / "ledger", Budget(2.0, 0.0, unit="person")).close()
     monkeypatch.chdir(tmp_path)
     command = [sys.executable, "-m", "dpbandits", "experiment", "run", "test.csv", "--person", "person"]
     command += ["--ledger", "ledger", "--out", "test.json"]

@@ -274,7 +274,7 @@ def interrupting(run, at):
 
 def test_an_interrupted_run_is_closed_and_its_checkpoint_goes_on(tmp_path):
     X, y = rows()
-    ledger = Ledger.open(tmp_path / "ledger", BUDGET)
+    ledger = Ledger.create(tmp_path / "ledger", BUDGET)
     path = tmp_path / "run"
     run = made(rng=None, ledger=ledger, checkpoint=path)
     released = run.advance()

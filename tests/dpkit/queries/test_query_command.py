@@ -93,7 +93,7 @@ def test_a_file_that_is_not_there(tmp_path):
 
 def test_a_ledger_gives_its_terms_and_refuses_what_passes_them(file, tmp_path):
     path = tmp_path / "survey.ledger"
-    Ledger.open(path, Budget(1.5, 1e-6, adjacency="replace", unit="person")).close()
+    Ledger.create(path, Budget(1.5, 1e-6, adjacency="replace", unit="person")).close()
     asked = [file, "--sum", "age", "--bounds", 0, 120, "--person", "id", "--max-contributions", 1, "--ledger", path]
     answer = json.loads(run(*asked, "--epsilon", 0.5, "--delta", 0, "--json"))
     assert (answer["unit"], answer["adjacency"]) == ("person", "replace")
@@ -195,14 +195,14 @@ def test_one_text_far_down_leaves_one_kind_of_label(tmp_path):
 
 def test_an_answer_is_settled_and_counts_by_groups_fit_beside_each_other(file, tmp_path):
     place = tmp_path / "l.ledger"
-    Ledger.open(place, Budget(3.0, 1e-6, adjacency="add_remove")).close()
+    Ledger.create(place, Budget(3.0, 1e-6, adjacency="add_remove")).close()
     for groups in ("town", "age"):
         run(file, "--count", "--groups", groups, "--epsilon", 0.5, "--ledger", place)
-    with Ledger.open(place, create=False) as ledger:
+    with Ledger.open(place) as ledger:
         assert [row.outcome for row in ledger.rows()] == ["released", "released"]
         ledger.verify()
     # all of a ledger's δ in one count leaves none for another, and the refusal says so
-    Ledger.open(tmp_path / "other.ledger", Budget(3.0, 1e-6, adjacency="add_remove")).close()
+    Ledger.create(tmp_path / "other.ledger", Budget(3.0, 1e-6, adjacency="add_remove")).close()
     count = ["--count", "--groups", "town", "--delta", 1e-6, "--epsilon", 0.5, "--ledger", tmp_path / "other.ledger"]
     run(file, *count)
     assert "ask for less δ there" in run(file, *count, status=2).replace("\n", " ")

@@ -1,0 +1,143 @@
+"""A witness: a second place that has seen every entry of a ledger, on another volume, so that going back shows.
+
+A ledger that was put back from an older copy verifies, and has budget left that was spent: nothing in the file itself
+can tell. Whoever keeps a copy of the same chain elsewhere can, and knows what is missing, too. So a witness holds the
+entries, and not only the last hash: what was spent is then charged again by adding them (:meth:`Watch.give_back`).
+
+*Order.* An entry is first in the ledger, then with the witness, and only then does a spend return and is noise drawn. A
+crash between the two leaves the witness one entry behind, of which nothing was released; the next opening tells it. So
+a witness that has seen more than the ledger holds means that the ledger went back, always.
+
+*Branches.* Two copies of a ledger that are spent from side by side have different entries of the same number. A witness
+takes the first, and refuses the second before its noise is drawn.
+
+*What it does not show.* A ledger and a witness that go back together: keep them on different volumes, in different
+backups.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from accounting.errors import LedgerBehind, LedgerCorrupted
+from accounting.ledger.storage.database import Database, Rows
+from accounting.ledger.storage.store import Position
+
+__all__ = ["Mirror", "Watch", "Witness"]
+
+
+@runtime_checkable
+class Witness(Protocol):
+    """What keeps the entries of a ledger elsewhere, such as an object store with one object for each entry.
+
+    An entry is a number, a text and its hash. What is here is never replaced.
+    """
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    def newest(self) -> tuple[int, str]:
+        """How many entries are here, and the hash of the last; ``(0, "")`` where there is none."""
+
+    def add(self, rows: Rows) -> None:
+        """Keep entries, durably when this returns. Those that are here already must be the same.
+
+        Raises
+        ------
+        LedgerCorrupted
+            If another entry has the number of one of them.
+        OSError
+            If it is not known whether they are kept.
+        """
+
+    def rows(self, first: int) -> Rows:
+        """The entries from a number on."""
+
+    def close(self) -> None:
+        """Let go of connections; the next use opens others."""
+
+
+class Mirror:
+    """A witness that is a ledger itself, in another file or database."""
+
+    def __init__(self, store: Database) -> None:
+        self._store = store
+        self.name = store.name
+        self.add, self.rows, self.close = store.add, store.rows, store.disconnect
+
+    def newest(self) -> Position:
+        """How many entries are here, and the hash of the last."""
+        return self._store.head()
+
+
+class Watch:
+    """A ledger and its witness.
+
+    Parameters
+    ----------
+    given : Any
+        What the caller named it by, to open it again elsewhere.
+    witness : Witness
+    store : Database
+        The ledger's.
+    """
+
+    def __init__(self, given: Any, witness: Witness, store: Database) -> None:
+        self.given, self._witness, self._store = given, witness, store
+        self._seen = 0
+
+    def check(self) -> None:
+        """Refuse a ledger that does not hold what the witness has seen, and tell the witness what it lacks.
+
+        Raises
+        ------
+        LedgerBehind, LedgerCorrupted
+        """
+        seen, head = self._witness.newest()
+        here = self._store.head().entries
+        if here < seen:
+            raise LedgerBehind(
+                f"{self._store.name} holds {here} entries, and its witness {self._witness.name} has seen {seen}: an "
+                f"older copy was put in its place. Nothing may be spent before what is missing is charged: Ledger."
+                f"catch_up, `dpkit ledger catch-up`, or `dpbandits serve restore` for a service"
+            )
+        self._same(seen, head)
+        self._seen = seen
+        self.follow()
+
+    def follow(self) -> None:
+        """Tell the witness everything that it has not seen; durable there when this returns.
+
+        Raises
+        ------
+        OSError
+            If the witness does not answer. What was recorded counts, and nothing may be released for it.
+        LedgerCorrupted
+            If the witness has seen another history.
+        """
+        rows = self._store.rows(self._seen)
+        if rows:
+            self._witness.add(rows)
+            self._seen = rows[-1][0] + 1
+
+    def give_back(self) -> int:
+        """Add to the ledger what the witness has seen and the ledger lacks; how many entries."""
+        before = self._store.head()
+        seen, _ = self._witness.newest()
+        rows = self._witness.rows(max(0, before.entries - 1))
+        if seen <= before.entries:
+            return 0
+        self._store.add(rows)
+        return self._store.head().entries - before.entries
+
+    def close(self) -> None:
+        """Let go of the witness's connections."""
+        self._witness.close()
+
+    def _same(self, seen: int, head: str) -> None:
+        if seen and self._store.rows(seen - 1)[0][2] != head:
+            raise LedgerCorrupted(
+                f"{self._store.name}: its witness {self._witness.name} has seen another entry {seen - 1}: the ledger "
+                f"was replaced, or two copies of it were spent from"
+            )

@@ -1,0 +1,195 @@
+"""What an operator's monitoring reads: the figures of all processes of a service together, on a port of its own.
+
+Once a second every process writes a line about itself into a pipe that the supervisor reads. So the figures are there
+while the disk is full or the database away, and no worker has to know another one. ``GET /metrics`` answers in
+Prometheus's text format, for an owner's token: how many rewards came, and when, tells of those who sent them.
+``GET /livez`` needs none.
+
+    [service]
+    admin = 9090
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import select
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from dpbandits.serve.config import digest
+from dpbandits.serve.metrics import BOUNDS
+
+__all__ = ["Admin", "Board", "report"]
+
+# seconds between two lines of a process, and after which one that is silent counts as stuck
+_EVERY, _SILENT = 1.0, 10.0
+_LONGEST = 2**20
+# of several processes the one that is worst off is told: with the least of these, and the most of all others
+_LEAST = ("worker_release", "worker_confirmed", "worker_database_there")
+
+
+def report(fd: int, snapshot: Callable[[], dict[str, Any]]) -> None:
+    """Write what ``snapshot`` says into a pipe, every second, in a thread of its own, until nobody reads."""
+
+    def write() -> None:
+        os.set_blocking(fd, True)
+        while True:
+            try:
+                os.write(fd, json.dumps(snapshot()).encode() + b"\n")
+            except OSError:
+                return
+            time.sleep(_EVERY)
+
+    threading.Thread(target=write, name="report", daemon=True).start()
+
+
+class Board:
+    """The newest line of every process, and what those that have ended had counted."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._newest: dict[int, tuple[str, float, dict[str, Any]]] = {}
+        self._past: Counter[tuple[str, ...]] = Counter()
+        self._starts: Counter[str] = Counter()
+
+    def begin(self, slot: int, role: str) -> int:
+        """A process begins in this place; the end of a pipe for it to write to, which the caller closes then."""
+        reading, writing = os.pipe()
+        with self._lock:
+            self._starts[role] += 1
+            ended = self._newest.pop(slot, None)
+            if ended is not None:
+                self._past += _counts(ended[2])
+            self._newest[slot] = role, 0.0, {}
+        threading.Thread(target=self._read, args=(slot, role, reading), name="board", daemon=True).start()
+        return writing
+
+    def _read(self, slot: int, role: str, reading: int) -> None:
+        rest = b""
+        while True:
+            select.select([reading], [], [])
+            part = os.read(reading, 65536)
+            if not part or len(rest) > _LONGEST:
+                os.close(reading)
+                return
+            *lines, rest = (rest + part).split(b"\n")
+            if lines:
+                with self._lock:
+                    self._newest[slot] = role, self._clock(), json.loads(lines[-1])
+
+    def text(self) -> str:
+        """All figures, in Prometheus's text format."""
+        now = self._clock()
+        with self._lock:
+            newest, counts, starts = list(self._newest.values()), Counter(self._past), dict(self._starts)
+        lines = []
+        for _, _, told in newest:
+            counts += _counts(told)
+        lines.append("# TYPE dpbandits_requests_total counter")
+        for (_, route, kind), number in sorted((k, n) for k, n in counts.items() if k[0] == "answers"):
+            lines.append(f'dpbandits_requests_total{{route="{route}",status="{kind}"}} {number:g}')
+        lines.append("# TYPE dpbandits_request_seconds histogram")
+        for route in sorted({key[1] for key in counts if key[0] == "times"}):
+            total = 0.0
+            for place, bound in enumerate((*BOUNDS, "+Inf")):
+                total += counts["times", route, str(place)]
+                lines.append(f'dpbandits_request_seconds_bucket{{route="{route}",le="{bound}"}} {total:g}')
+            lines.append(f'dpbandits_request_seconds_sum{{route="{route}"}} {counts["sums", route]:.6f}')
+            lines.append(f'dpbandits_request_seconds_count{{route="{route}"}} {total:g}')
+        lines.append("# TYPE dpbandits_process_starts_total counter")
+        lines += [
+            f'dpbandits_process_starts_total{{role="{role}"}} {number}' for role, number in sorted(starts.items())
+        ]
+        lines.append("# TYPE dpbandits_processes gauge")
+        for role in sorted(starts):
+            alive = sum(1 for kind, at, _ in newest if kind == role and now - at < _SILENT)
+            lines.append(f'dpbandits_processes{{role="{role}"}} {alive}')
+        for name, numbers in sorted(_gauges(newest, now).items()):
+            worst = min(numbers) if name in _LEAST else max(numbers)
+            lines += [f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {worst:.15g}"]
+        return "\n".join([*lines, *_build()]) + "\n"
+
+
+def _counts(told: dict[str, Any]) -> Counter[tuple[str, ...]]:
+    """The counters in a line, by what they count."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for route, kind, number in told.get("answers", ()):
+        found["answers", route, kind] += number
+    for route, numbers in told.get("times", {}).items():
+        for place, number in enumerate(numbers):
+            found["times", route, str(place)] += number
+    for route, number in told.get("sums", {}).items():
+        found["sums", route] += number
+    return found
+
+
+def _gauges(newest: Collection[tuple[str, float, dict[str, Any]]], now: float) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for role, at, told in newest:
+        if now - at < _SILENT:
+            for name, number in told.get("gauges", {}).items():
+                found.setdefault(f"{role}_{name}", []).append(float(number))
+    return found
+
+
+def _build() -> list[str]:
+    from accounting import __version__
+
+    return ["# TYPE dpbandits_build_info gauge", f'dpbandits_build_info{{version="{__version__}"}} 1']
+
+
+class Admin:
+    """Answers on the admin port, in a thread, until :meth:`close`.
+
+    Parameters
+    ----------
+    board : Board
+    host, port
+        Where; port 0 takes any that is free.
+    owners : collection of str
+        Digests of the tokens that may read.
+    """
+
+    def __init__(self, board: Board, host: str, port: int, owners: Collection[str]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 10
+
+            def do_GET(self) -> None:
+                shown = digest(self.headers.get("Authorization", "").removeprefix("Bearer "))
+                allowed = sum(hmac.compare_digest(one, shown) for one in owners)
+                if self.path == "/livez":
+                    self._say(200, "alive\n")
+                elif self.path != "/metrics":
+                    self._say(404, "there are /metrics and /livez\n")
+                elif not allowed:
+                    self._say(401, "an owner's token is needed: Authorization: Bearer …\n")
+                else:
+                    self._say(200, board.text())
+
+            def _say(self, status: int, text: str) -> None:
+                content = text.encode()
+                self.send_response_only(status)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing is written of who asks."""
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://{host}:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, name="admin", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+        self._server.server_close()

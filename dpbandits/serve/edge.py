@@ -1,0 +1,203 @@
+"""The edge of a service: what strangers may hold before they have shown a token, and how much of it.
+
+Whoever can reach the port can open connections, send half a request, and make the log grow. So every worker
+
+* closes a connection that has not sent a whole request head in time, and the oldest idle ones where there are too many
+  (:func:`watch`);
+* gives a body a deadline, and all bodies together a bound (:class:`Bodies`), after the token was seen;
+* takes decisions of one token at a bounded rate, if the file says so (:class:`Rates`): the horizon is part of the
+  budget, and who may decide could else use it up in seconds;
+* writes what repeats itself once, with a count (:class:`Repeated`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import resource
+import time
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any, Protocol
+
+from dpbandits.serve.messages import Refusal
+
+__all__ = ["Bodies", "Gone", "JsonLines", "Rates", "Repeated", "more_descriptors", "quiet", "watch"]
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+# seconds between two looks at all connections
+_LOOK = 0.5
+# file descriptors for the database, the log and libraries
+_SPARE = 64
+
+log = logging.getLogger("dpbandits.serve")
+
+
+class Gone(Exception):
+    """Nobody is there any more."""
+
+
+class Bodies:
+    """Reads bodies: each at most ``most`` bytes within ``seconds``, all that are being read at most ``together`` bytes.
+
+    Raises
+    ------
+    Gone
+        If the connection ended.
+    Refusal
+        413 if a body is too large, 408 if it is late, 503 if too many are being read.
+    """
+
+    def __init__(self, *, most: int, together: int, seconds: float) -> None:
+        self._most, self._together, self._seconds = most, together, seconds
+        self._held = 0
+
+    async def read(self, receive: Receive) -> bytes:
+        """The whole body of a request."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._whole(receive)
+        except TimeoutError:
+            raise Refusal(408, "the body did not come in time", connection="close") from None
+
+    async def _whole(self, receive: Receive) -> bytes:
+        parts: list[bytes] = []
+        size, more = 0, True
+        try:
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                part = message.get("body", b"")
+                size += len(part)
+                self._held += len(part)
+                if size > self._most:
+                    raise Refusal(413, "the request is too large", connection="close")
+                if self._held > self._together:
+                    raise Refusal(503, "too many large requests at once", connection="close")
+                parts.append(part)
+                more = message.get("more_body", False)
+        finally:
+            self._held -= size
+        return b"".join(parts)
+
+
+class Rates:
+    """At most ``per_minute`` of something for each client, a minute's worth at once; None does not limit."""
+
+    def __init__(self, per_minute: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = None if per_minute is None else per_minute / 60.0
+        self._most = per_minute or 0.0
+        self._clock = clock
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, client: str, count: int) -> None:
+        """Take ``count`` for a client, all of them or none.
+
+        Raises
+        ------
+        Refusal
+            429 with the seconds to wait, if so many are not there.
+        """
+        if self._rate is None:
+            return
+        now = self._clock()
+        left, since = self._left.get(client, (self._most, now))
+        left = min(self._most, left + (now - since) * self._rate)
+        if count > left:
+            self._left[client] = left, now
+            if count > self._most:
+                raise Refusal(
+                    429, f"this client may have {self._most:g} a minute from this worker, in smaller requests"
+                )
+            wait = max(1, round((count - left) / self._rate + 0.5))
+            raise Refusal(429, "this client has had its decisions of this minute", retry_after=str(wait))
+        self._left[client] = left - count, now
+
+
+class _Cycle(Protocol):
+    response_complete: bool
+
+
+class _Connection(Protocol):
+    cycle: _Cycle | None
+    transport: asyncio.Transport
+
+
+async def watch(connections: Collection[Any], *, most: int, seconds: float) -> None:
+    """Close connections that wait for a whole request head longer than ``seconds``, and idle ones beyond ``most``.
+
+    Parameters
+    ----------
+    connections : collection
+        The server's, which it adds to and takes from.
+    """
+    since: dict[_Connection, float] = {}
+    while True:
+        now = time.monotonic()
+        idle = [one for one in connections if one.cycle is None or one.cycle.response_complete]
+        since = {one: since.get(one, now) for one in idle}
+        by_age = sorted(idle, key=since.__getitem__)
+        many = len(connections) - most
+        for place, one in enumerate(by_age):
+            if place < many or now - since[one] > seconds:
+                one.transport.abort()
+        if many > 0:
+            log.warning("more than %s connections: idle ones are closed", most)
+        await asyncio.sleep(_LOOK)
+
+
+def more_descriptors(connections: int) -> int:
+    """Raise the limit on open files as far as this process may; how many connections fit under it, at most so many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _SPARE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return connections
+    fitting: int = max(1, soft - _SPARE)
+    log.warning("the limit on open files, %s, leaves room for %s connections, not %s", soft, fitting, connections)
+    return fitting
+
+
+class Repeated(logging.Filter):
+    """Lets the first ``most`` records of one place in the sources through in ``seconds``, and counts the others."""
+
+    def __init__(self, most: int = 5, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._most, self._seconds, self._clock = most, seconds, clock
+        self._seen: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        place, now = (record.pathname, record.lineno), self._clock()
+        begun, count = self._seen.get(place, (now, 0))
+        if now - begun > self._seconds:
+            if count > self._most:
+                record.msg = f"{record.getMessage()} ({count - self._most} more like this were not written)"
+                record.args = ()
+            begun, count = now, 0
+        self._seen[place] = begun, count + 1
+        return count < self._most
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, process, message. No record holds personal data."""
+
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self._role = role
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A line."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{record.msecs:03.0f}Z"
+        told = {"time": at, "level": record.levelname, "role": self._role, "pid": record.process}
+        return json.dumps({**told, "message": record.getMessage()}, ensure_ascii=False)
+
+
+def quiet(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What went wrong in the event loop, in one line without a traceback: there may be hundreds of thousands."""
+    error = context.get("exception")
+    log.error("%s: %s", type(error).__name__ if error else "event loop", context.get("message", ""))
