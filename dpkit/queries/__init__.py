@@ -28,21 +28,28 @@ cost before anything is drawn. Bad input is refused before anything is spent.
 
 from dpkit.queries.above_threshold import AboveThreshold
 from dpkit.queries.answer import Answer
+from dpkit.queries.asks import Ask
 from dpkit.queries.candidates import top_k
 from dpkit.queries.counts_and_sums import count, sum
 from dpkit.queries.histograms import histogram
 from dpkit.queries.means_and_variances import mean, variance
+from dpkit.queries.plans import Plan, plan
 from dpkit.queries.private_bounds import private_bounds
 from dpkit.queries.quantiles import quantile
+from dpkit.queries.report import Report
 from dpkit.queries.vectors import mean_vector
 
 __all__ = [
     "AboveThreshold",
     "Answer",
+    "Ask",
+    "Plan",
+    "Report",
     "count",
     "histogram",
     "mean",
     "mean_vector",
+    "plan",
     "private_bounds",
     "quantile",
     "sum",

@@ -1,0 +1,173 @@
+"""The answers of a plan, as a table, as files, and as a page that people who are no analysts can read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accounting import Budget, Release
+from accounting.checks import fraction
+from accounting.printed import as_html, as_text
+from dpkit.queries.answer import Answer
+from dpkit.queries.report_page import page
+
+__all__ = ["Report"]
+
+_COLUMNS = ("answer", "key", "value", "low", "high", "rows_off")
+
+
+@dataclass(frozen=True, eq=False)
+class Report(Mapping[str, Answer]):
+    """Answers by name; a function of what was released, to be published.
+
+    Attributes
+    ----------
+    title : str
+    answers : mapping of Answer
+    cost : Release
+        Of all answers together, as the ledger has it.
+    budget : Budget
+        What they were allowed to cost.
+    epsilon : float
+        What they cost at the budget's δ.
+    bounded : tuple of str
+        For each answer, how much of one person counts.
+    made : datetime
+    simulation : bool
+        The noise came from a seeded generator: nothing here is private.
+    """
+
+    title: str
+    answers: dict[str, Answer]
+    cost: Release
+    budget: Budget
+    epsilon: float
+    bounded: tuple[str, ...]
+    made: datetime
+    simulation: bool
+
+    def __getitem__(self, name: str) -> Answer:
+        if name not in self.answers:
+            raise KeyError(f"{name!r} is none of the answers {list(self.answers)!r}")
+        return self.answers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def rows(self, confidence: float = 0.95) -> list[dict[str, Any]]:
+        """One mapping for each number: answer, key, value, low, high, and rows_off where it was chosen by rank."""
+        fraction("confidence", confidence)
+        out: list[dict[str, Any]] = []
+        for name, answer in self.answers.items():
+            low, high = answer.interval(confidence) if answer.noise_interval is not None else (None, None)
+            off = None if answer.rows_bound is None else answer.rows_off(confidence)
+            for i, key in enumerate(answer.keys or (None,)):
+                entries: tuple[Any, ...] = (answer.value, low, high, off)
+                found = [_plain(entry[i] if np.ndim(entry) else entry) for entry in entries]
+                out.append(dict(zip(_COLUMNS, (name, _plain(key), *found), strict=True)))
+        return out
+
+    def to_frame(self, confidence: float = 0.95) -> Any:
+        """The rows as a data frame of pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows(confidence), columns=list(_COLUMNS))
+
+    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
+        """Everything that may be published, in types that JSON knows."""
+        return {
+            "title": self.title,
+            "made": self.made.isoformat(timespec="seconds"),
+            "epsilon": self.epsilon,
+            "delta": self.budget.delta,
+            "adjacency": self.budget.adjacency,
+            "unit": self.budget.unit,
+            "cost": repr(self.cost),
+            "simulation": self.simulation,
+            "confidence": confidence,
+            "bounded": dict(zip(self.answers, self.bounded, strict=True)),
+            "rows": self.rows(confidence),
+        }
+
+    def to_json(self, path: str | os.PathLike[str] | None = None, confidence: float = 0.95) -> str:
+        """:meth:`to_dict` as text, written to ``path`` if there is one."""
+        return _written(path, json.dumps(self.to_dict(confidence), ensure_ascii=False, indent=1) + "\n")
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None, confidence: float = 0.95) -> str:
+        """The rows as comma-separated values, written to ``path`` if there is one."""
+        text = io.StringIO()
+        table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+        table.writeheader()
+        for row in self.rows(confidence):
+            key = row["key"]
+            row["key"] = " / ".join(map(str, key)) if isinstance(key, (list, tuple)) else key
+            if isinstance(row["key"], str) and row["key"].startswith(("=", "+", "-", "@")):
+                row["key"] = "'" + row["key"]  # which a spreadsheet would take for a formula
+            table.writerow({name: "" if value is None else value for name, value in row.items()})
+        return _written(path, text.getvalue())
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """A page of its own, which loads nothing from elsewhere, written to ``path`` if there is one."""
+        text = page(
+            self.answers,
+            self.rows(),
+            title=self.title,
+            made=self.made,
+            epsilon=self.epsilon,
+            budget=self.budget,
+            bounded=self.bounded,
+            simulation=self.simulation,
+        )
+        return _written(path, text)
+
+    def __repr__(self) -> str:
+        return f"{self._headline()}\n{as_text(self._cells())}"
+
+    def _repr_html_(self) -> str:
+        return as_html(self._headline(), self._cells())
+
+    def _headline(self) -> str:
+        kind = "SIMULATION, not private; " if self.simulation else ""
+        return (
+            f"{self.title}: {len(self)} answers, {kind}cost ε = {self.epsilon:.4g} at δ = {self.budget.delta:g}, "
+            f"counts one {self.budget.unit}"
+        )
+
+    def _cells(self) -> list[list[str]]:
+        out = [["answer", "key", "value", "95 % interval"]]
+        for row in self.rows():
+            key = row["key"]
+            told = "" if key is None else ", ".join(map(str, key)) if isinstance(key, (list, tuple)) else str(key)
+            between = f"[{_shown(row['low'])}, {_shown(row['high'])}]" if row["low"] is not None else ""
+            if row["rows_off"] is not None and not between:
+                between = f"off by at most {row['rows_off']:,.0f} rows"
+            out.append([row["answer"], told, _shown(row["value"]), between])
+        return out
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return tuple(_plain(entry) for entry in value) if isinstance(value, (tuple, list)) else value
+
+
+def _written(path: str | os.PathLike[str] | None, text: str) -> str:
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
