@@ -32,6 +32,7 @@ from dpkit.queries.asks import Ask
 from dpkit.queries.candidates import top_k
 from dpkit.queries.counts_and_sums import count, sum
 from dpkit.queries.histograms import histogram
+from dpkit.queries.residual_planner import Marginals, marginals
 from dpkit.queries.means_and_variances import mean, variance
 from dpkit.queries.plans import Plan, plan
 from dpkit.queries.private_bounds import private_bounds
@@ -43,10 +44,12 @@ __all__ = [
     "AboveThreshold",
     "Answer",
     "Ask",
+    "Marginals",
     "Plan",
     "Report",
     "count",
     "histogram",
+    "marginals",
     "mean",
     "mean_vector",
     "plan",
