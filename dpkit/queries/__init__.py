@@ -29,6 +29,7 @@ cost before anything is drawn. Bad input is refused before anything is spent.
 from dpkit.queries.above_threshold import AboveThreshold
 from dpkit.queries.answer import Answer
 from dpkit.queries.candidates import top_k
+from dpkit.queries.contributions import contribution_bound, share_cut
 from dpkit.queries.counts_and_sums import count, sum
 from dpkit.queries.histograms import histogram
 from dpkit.queries.means_and_variances import mean, variance
@@ -39,12 +40,14 @@ from dpkit.queries.vectors import mean_vector
 __all__ = [
     "AboveThreshold",
     "Answer",
+    "contribution_bound",
     "count",
     "histogram",
     "mean",
     "mean_vector",
     "private_bounds",
     "quantile",
+    "share_cut",
     "sum",
     "top_k",
     "variance",
