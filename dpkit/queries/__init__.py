@@ -28,16 +28,17 @@ cost before anything is drawn. Bad input is refused before anything is spent.
 
 from dpkit.queries.above_threshold import AboveThreshold
 from dpkit.queries.answer import Answer
-from dpkit.queries.asks import Ask
 from dpkit.queries.candidates import top_k
+from dpkit.queries.contributions import contribution_bound, share_cut
 from dpkit.queries.counts_and_sums import count, sum
 from dpkit.queries.histograms import histogram
-from dpkit.queries.residual_planner import Marginals, marginals
 from dpkit.queries.means_and_variances import mean, variance
-from dpkit.queries.plans import Plan, plan
 from dpkit.queries.private_bounds import private_bounds
 from dpkit.queries.quantiles import quantile
-from dpkit.queries.report import Report
+from dpkit.queries.reports.asks import Ask
+from dpkit.queries.reports.plans import Plan, plan
+from dpkit.queries.reports.report import Report
+from dpkit.queries.residual_planner import Marginals, marginals
 from dpkit.queries.vectors import mean_vector
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "Marginals",
     "Plan",
     "Report",
+    "contribution_bound",
     "count",
     "histogram",
     "marginals",
@@ -55,6 +57,7 @@ __all__ = [
     "plan",
     "private_bounds",
     "quantile",
+    "share_cut",
     "sum",
     "top_k",
     "variance",

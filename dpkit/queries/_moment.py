@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from accounting.arrays import Array
 from accounting.checks import positive
 from dpkit import randomness
 from dpkit.mechanisms._checked import settle
-from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numbers
+from dpkit.queries._columns import check_bounds, mask, name_of, numbers
+from dpkit.queries._dates import is_dated
+from dpkit.queries._groups import by, group_names, grouped_by, uses
 from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
@@ -40,7 +42,7 @@ class Moment:
         bounds: tuple[float, float] | None,
         where: Any,
         groups: Any,
-        keys: Sequence[Any] | None,
+        keys: Sequence[Any] | Mapping[str, Any] | None,
         person: Any,
         max_contributions: int | None,
         max_groups: int | None,
@@ -64,7 +66,8 @@ class Moment:
             max_per_group=max_per_group,
         )
         self.rows = None if where is None else mask(data, where)
-        self.values = numbers(data, column, self.rows)
+        self.dated = is_dated(bounds)
+        self.values = numbers(data, column, self.rows, dated=self.dated)
         self.shares = _shares(data, weights, largest_weight, self.rows)
         self.owner = owners(data, person, self.rows)
         self.coded, self.names = grouped_by(data, groups, keys, self.rows)
@@ -80,9 +83,9 @@ class Moment:
             and weights is None
             and self.budget.adjacency != "add_remove"
         )
-        self.query = f"{what} of {name_of(data, column, 'data')}"
-        if groups is not None:
-            self.query += f" by {name_of(data, groups, 'group')}"
+        self.query = f"{what} of {name_of(data, column, 'data')}{by(data, groups)}"
+        self.columns = () if groups is None else group_names(data, groups)
+        self.uses = uses(self.share, person, self.budget.unit, "" if groups is None else "group")
         self.noise, self.ledger, self.rng = noise, ledger, randomness.resolve(rng)
         self.kept: NDArray[np.bool_] | None = None
 
@@ -165,7 +168,15 @@ class Moment:
         """A number, or with groups an array."""
         return values if self.coded is not None else float(values.reshape(-1)[0])
 
-    def answer(self, law: Noise, value: Array, spread: Array, noise_interval: Any, full_interval: Any) -> Answer:
+    def answer(
+        self,
+        law: Noise,
+        value: Array,
+        spread: Array,
+        noise_interval: Any,
+        full_interval: Any,
+        limits: tuple[float, float],
+    ) -> Answer:
         return Answer(
             self.shaped(value),
             law.cost,
@@ -176,6 +187,9 @@ class Moment:
             noise_interval=noise_interval,
             full_interval=full_interval,
             why_none="sampling error is offered for means",
+            columns=self.columns,
+            uses=self.uses,
+            limits=limits,
         )
 
 

@@ -22,7 +22,7 @@ once on either side).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +31,9 @@ from numpy.typing import NDArray
 from accounting import ApproxDP, Budget, PureDP
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
-from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numbers, size
+from dpkit.queries._columns import check_bounds, mask, name_of, numbers, size
+from dpkit.queries._dates import is_dated
+from dpkit.queries._groups import by, group_names, grouped_by, uses
 from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
 from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
@@ -50,7 +52,7 @@ def count(
     *,
     where: Any = None,
     groups: Any = None,
-    keys: Sequence[Any] | None = None,
+    keys: Sequence[Any] | Mapping[str, Any] | None = None,
     person: Any = None,
     max_contributions: int | None = None,
     max_groups: int | None = None,
@@ -66,13 +68,16 @@ def count(
     ----------
     data : array, Series or table
         Only its rows matter. The names of columns below refer to it.
-    where : column of bool, optional
-        Count these rows only; what is missing in the others does not matter.
-    groups : column, optional
-        Count each group for itself.
-    keys : sequence, optional
-        The groups to report, known without looking at the data. Without them, groups are found in the data and shown
-        from a threshold on (needs budget.delta > 0).
+    where : column of bool or str, optional
+        Count these rows only; what is missing in the others does not matter. Of a table also a test in words,
+        ``"town = Linz and paid >= 20"``: a column, one of = != < <= > >= and ``in (a, b)``, and a value, joined by
+        ``and``, ``or``, ``not`` and parentheses. A row that lacks the value passes no test of it.
+    groups : column or list of columns, optional
+        Count each group for itself; of several columns, each cell of their cross-table.
+    keys : sequence or mapping, optional
+        The groups to report, known without looking at the data. Of several columns tuples of values, or the values of
+        each column, ``{"town": [...], "sex": [...]}``, for all cells of them. Without keys, groups are found in the
+        data and shown from a threshold on (needs budget.delta > 0).
     person : column, optional
         Whose row it is.
     max_contributions, max_groups, max_per_group : int, optional
@@ -100,10 +105,10 @@ def count(
     >>> queries.count(table, groups="town", keys=["A", "B", "C"], budget=budget).value.tolist()
     [3, 1, 0]
     """
-    query = "count" if groups is None else f"count by {name_of(data, groups, 'group')}"
     return counted(
-        data, query, where=where, groups=groups, keys=keys, person=person, max_contributions=max_contributions,
-        max_groups=max_groups, max_per_group=max_per_group, budget=budget, noise=noise, rng=rng, ledger=ledger,
+        data, f"count{by(data, groups)}", where=where, groups=groups, keys=keys, person=person,
+        max_contributions=max_contributions, max_groups=max_groups, max_per_group=max_per_group, budget=budget,
+        noise=noise, rng=rng, ledger=ledger,
     )  # fmt: skip
 
 
@@ -113,7 +118,7 @@ def counted(
     *,
     where: Any,
     groups: Any,
-    keys: Sequence[Any] | None,
+    keys: Sequence[Any] | Mapping[str, Any] | None,
     person: Any,
     max_contributions: int | None,
     max_groups: int | None,
@@ -122,6 +127,7 @@ def counted(
     noise: NoiseName | None,
     rng: np.random.Generator | None,
     ledger: Ledger | None,
+    group: str = "group",
 ) -> Answer:
     """:func:`count`, called ``query`` in the answer and in the ledger."""
     budget = check_spending(budget, ledger)
@@ -194,6 +200,8 @@ def counted(
         noise_std=law.std,
         raw=raw,
         noise_interval=interval,
+        columns=group_names(data, groups) if grouped else (),
+        uses=uses(share, person, budget.unit, group if grouped else ""),
     )
 
 
@@ -204,7 +212,7 @@ def sum(
     bounds: tuple[float, float] | None = None,
     where: Any = None,
     groups: Any = None,
-    keys: Sequence[Any] | None = None,
+    keys: Sequence[Any] | Mapping[str, Any] | None = None,
     person: Any = None,
     max_contributions: int | None = None,
     max_groups: int | None = None,
@@ -238,6 +246,10 @@ def sum(
     13.0
     """
     budget = check_spending(budget, ledger)
+    if is_dated(bounds):
+        raise TypeError(
+            f"bounds must be numbers, for a sum of dates means nothing, got bounds={bounds!r}: ask for a mean"
+        )
     low, high = check_bounds(bounds)
     share = checked_share(
         budget,
@@ -270,9 +282,7 @@ def sum(
     law = choose_noise(budget, noise, l1=l1, l2=l2, step=step, whole=step == 1.0, one_cell=coded is None)
     source = randomness.resolve(rng)
     owner = owners(data, person, rows)
-    query = f"sum of {name_of(data, column, 'data')}"
-    if groups is not None:
-        query += f" by {name_of(data, groups, 'group')}"
+    query = f"sum of {name_of(data, column, 'data')}{by(data, groups)}"
     _, row = spend(law, query, source, ledger)
     kept = kept_rows(owner, coded, share, rows, source)
     noisy = with_noise(_sums(values, coded, kept, step, a, b, len(names)), law, source)
@@ -286,6 +296,8 @@ def sum(
         keys=tuple(names) if coded is not None else None,
         noise_std=law.std,
         noise_interval=lambda confidence: (value - law.reach(confidence), value + law.reach(confidence)),
+        columns=() if groups is None else group_names(data, groups),
+        uses=uses(share, person, budget.unit, "" if groups is None else "group"),
     )
 
 

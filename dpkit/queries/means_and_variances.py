@@ -31,7 +31,7 @@ variance of Σw(u − μ) by Σw·μ(1 − μ), as w² ≤ w.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,7 @@ import numpy as np
 from accounting import Budget
 from accounting.arrays import Array
 from dpkit.mechanisms._checked import settle
+from dpkit.queries._dates import dated_answer
 from dpkit.queries._moment import Moment, fieller
 from dpkit.queries._noise import NoiseName, choose_noise, spend, with_noise
 from dpkit.queries.answer import Answer
@@ -63,7 +64,7 @@ def mean(
     largest_weight: float | None = None,
     where: Any = None,
     groups: Any = None,
-    keys: Sequence[Any] | None = None,
+    keys: Sequence[Any] | Mapping[str, Any] | None = None,
     person: Any = None,
     max_contributions: int | None = None,
     max_groups: int | None = None,
@@ -80,8 +81,9 @@ def mean(
     data : array, Series or table
     column : column, optional
         By default ``data`` itself.
-    bounds : (float, float)
-        Values outside are cut to them. They must not come from the data; the narrower, the less noise.
+    bounds : (float, float), or (date, date)
+        Values outside are cut to them. They must not come from the data; the narrower, the less noise. Of a column of
+        dates they are dates, also written as "2026-01-31", and so is the answer.
     weights : column, optional
         How much each row counts, at least 0; by default all alike.
     largest_weight : float, optional
@@ -92,7 +94,8 @@ def mean(
     Returns
     -------
     Answer
-        Within ``bounds``; their middle where the noise leaves no row.
+        Within ``bounds``; their middle where the noise leaves no row. ``informative()`` is False where the interval is
+        as wide as the bounds: the rows are none, or too few to say anything of.
 
     Examples
     --------
@@ -127,13 +130,15 @@ def mean(
         ends = fieller(total, counted, value, parts, law, confidence, sampling)
         return task.shaped(low + width * ends[0]), task.shaped(low + width * ends[1])
 
-    return task.answer(
+    answer = task.answer(
         law,
         low + width * value,
         width * spread,
         lambda level: interval(level, False),
         lambda level: interval(level, True),
+        (low, low + width),
     )
+    return dated_answer(answer) if task.dated else answer
 
 
 def variance(
@@ -143,7 +148,7 @@ def variance(
     bounds: tuple[float, float] | None = None,
     where: Any = None,
     groups: Any = None,
-    keys: Sequence[Any] | None = None,
+    keys: Sequence[Any] | Mapping[str, Any] | None = None,
     person: Any = None,
     max_contributions: int | None = None,
     max_groups: int | None = None,
@@ -165,7 +170,7 @@ def variance(
     Returns
     -------
     Answer
-        Between 0 and (b − a)²/4.
+        Between 0 and (b − a)²/4; of dates, in days².
 
     Examples
     --------
@@ -198,7 +203,7 @@ def variance(
         return tuple(task.shaped(square * np.clip(value + side * reach, 0.0, 0.25)) for side in (-1, 1))
 
     spread = square * law.std * np.sqrt((slopes**2).sum(axis=-1))
-    return task.answer(law, square * np.clip(value, 0.0, 0.25), spread, interval, None)
+    return task.answer(law, square * np.clip(value, 0.0, 0.25), spread, interval, None, (0.0, square / 4))
 
 
 def _public_variance(task: Moment) -> Answer:
@@ -221,4 +226,6 @@ def _public_variance(task: Moment) -> Answer:
         reach = law.reach(confidence) + law.step
         return tuple(task.shaped(square * np.clip(value + side * reach, 0.0, 0.25)) for side in (-1, 1))
 
-    return task.answer(law, square * np.clip(value, 0.0, 0.25), np.array([square * law.std]), interval, None)
+    return task.answer(
+        law, square * np.clip(value, 0.0, 0.25), np.array([square * law.std]), interval, None, (0.0, square / 4)
+    )

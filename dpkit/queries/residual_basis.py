@@ -14,11 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import chain, combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from accounting.arrays import Array
 
 __all__ = ["along", "contrasts", "parts_of", "squared_norms"]
 
@@ -70,9 +69,9 @@ def parts_of(tables: Sequence[Part]) -> list[Part]:
     return sorted(found, key=lambda part: (len(part), part))
 
 
-def along(array: NDArray[np.generic], matrices: Sequence[NDArray[np.generic]]) -> Array:
+def along(array: NDArray[Any], matrices: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """One matrix applied along each axis in order: the Kronecker product without forming it."""
-    out: NDArray[np.generic] = array
+    out = array
     for axis, matrix in enumerate(matrices):
         out = np.moveaxis(np.tensordot(matrix, out, axes=(1, axis)), 0, axis)
-    return out  # type: ignore[return-value]
+    return out

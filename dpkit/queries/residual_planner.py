@@ -6,7 +6,7 @@ column says beyond it, what each pair says beyond its columns. Every table, and 
 from the same parts; so they agree, and the parts that many tables share are measured once.
 
 Source: Xiao, He, Zhang & Kifer (2023), "An Optimal and Scalable Matrix Mechanism for Noisy Marginals under Convex Loss
-Functions" (ResidualPlanner), for Gaussian noise the best of all matrix mechanisms for the weighted sum of variances. With
+Functions" (ResidualPlanner): with Gaussian noise the best of all matrix mechanisms for a weighted sum of variances. With
 τ_B the precision of part B and nᵢ the number of values of column i, one row costs Σ_B τ_B·Π_{i ∈ B} (nᵢ − 1)/nᵢ in μ²,
 and a cell of table A has the variance Σ_{B ⊆ A} Π_{i ∈ B} (nᵢ − 1)/nᵢ·Π_{i ∈ A∖B} nᵢ⁻²/τ_B. The mean variance of a
 cell, over all tables with their weights w, is least for τ_B ∝ √(Σ_{A ⊇ B} w_A·Π_{i ∈ A∖B} nᵢ⁻²).
@@ -163,7 +163,7 @@ class Marginals:
         wanted = tuple(sorted(names.index(name) for name in columns))
         if wanted not in self._measured:
             raise ValueError(
-                f"the table of {', '.join(columns)} was not measured: it must be a margin of one of {self.tables!r}, so "
+                f"the table of {', '.join(columns)} was not measured, for it is no margin of one of {self.tables!r}: "
                 "ask for it in tables="
             )
         sizes = {i: len(self.keys[names[i]]) for i in wanted}
@@ -380,7 +380,7 @@ def _noise(scale: Array, rng: np.random.Generator) -> NDArray[np.int64]:
 
 def _inverse(matrix: NDArray[np.int64]) -> Array:
     """H⁺ = Hᵀ(HHᵀ)⁻¹, (n, n − 1)."""
-    return (matrix / (matrix**2).sum(axis=1, keepdims=True)).T
+    return np.asarray((matrix / (matrix**2).sum(axis=1, keepdims=True)).T)
 
 
 def _rounded_variance(scale: Array) -> Array:
@@ -389,4 +389,4 @@ def _rounded_variance(scale: Array) -> Array:
 
     k = np.arange(1, 11) - 0.5
     tails = 2 * (2 * np.arange(10) + 1) * ndtr(-k / np.maximum(scale, 1e-9)[..., None])
-    return np.where(scale >= 1, scale**2 + 1 / 12, tails.sum(axis=-1))
+    return np.asarray(np.where(scale >= 1, scale**2 + 1 / 12, tails.sum(axis=-1)))

@@ -208,7 +208,7 @@ def test_answers_print_and_become_json():
 
     answer = queries.count(TABLE, budget=Budget(1e5, 0.0, adjacency="add_remove"), **BY)
     assert "a  2  [2, 2]" in repr(answer)
-    assert "counts one row" in repr(answer)
+    assert "ε = 100000 for one row" in repr(answer)
     told = json.loads(json.dumps(answer.to_dict()))
     assert told["value"] == [2, 2, 2]
     assert told["keys"] == ["a", "b", "c"]

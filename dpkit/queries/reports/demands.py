@@ -25,7 +25,7 @@ from dpkit.queries._noise import NoiseName
 from dpkit.queries._ranks import plan as rank_steps
 from dpkit.queries._ranks import rank_errors
 from dpkit.queries._units import Share, checked_share
-from dpkit.queries.asks import Ask
+from dpkit.queries.reports.asks import Ask
 
 __all__ = ["CONFIDENCE", "Demand", "demand"]
 
@@ -113,8 +113,11 @@ class Demand:
         if self.free:
             return 0.0
         if self.by_rank:
-            steps = rank_steps(self.levels, strength, self.share)
-            return float(rank_errors(steps, [_RANGE] * len(steps), CONFIDENCE).max())
+            # as ``quantiles`` has it: all groups together hold so many rows of a unit, and err together
+            share = Share(1, self.share.groups * self.share.per_group, self.share.adjacency, self.share.alone)
+            steps = rank_steps(self.levels, strength, share, grouped=self.ask.grouped)
+            each = 1 - (1 - CONFIDENCE) / (len(self.ask.keys) if self.ask.keys is not None else 1)
+            return float(rank_errors(steps, [_RANGE] * len(steps), each).max())
         if self.factor is None:
             return None
         if self.whole and noise == "laplace":

@@ -17,12 +17,13 @@ import numpy as np
 from accounting import Budget, Release
 from accounting.checks import fraction
 from accounting.printed import as_html, as_text
-from dpkit.queries.answer import Answer
-from dpkit.queries.report_page import page
+from accounting.text import printable
+from dpkit.queries.answer import Answer, shown
+from dpkit.queries.reports.page import page
 
 __all__ = ["Report"]
 
-_COLUMNS = ("answer", "key", "value", "low", "high", "rows_off")
+_COLUMNS = ("answer", "key", "value", "low", "high", "rows_off", "informative")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +40,6 @@ class Report(Mapping[str, Answer]):
         What they were allowed to cost.
     epsilon : float
         What they cost at the budget's δ.
-    bounded : tuple of str
-        For each answer, how much of one person counts.
     made : datetime
     simulation : bool
         The noise came from a seeded generator: nothing here is private.
@@ -51,7 +50,6 @@ class Report(Mapping[str, Answer]):
     cost: Release
     budget: Budget
     epsilon: float
-    bounded: tuple[str, ...]
     made: datetime
     simulation: bool
 
@@ -67,16 +65,21 @@ class Report(Mapping[str, Answer]):
         return len(self.answers)
 
     def rows(self, confidence: float = 0.95) -> list[dict[str, Any]]:
-        """One mapping for each number: answer, key, value, low, high, and rows_off where it was chosen by rank."""
+        """One mapping for each number: answer, key, value, low, high, rows_off (of a choice by rank), informative.
+
+        ``key`` is empty for an answer of one number, and has the parts of a cell with " / " between them. Dates are
+        texts.
+        """
         fraction("confidence", confidence)
         out: list[dict[str, Any]] = []
         for name, answer in self.answers.items():
             low, high = answer.interval(confidence) if answer.noise_interval is not None else (None, None)
             off = None if answer.rows_bound is None else answer.rows_off(confidence)
-            for i, key in enumerate(answer.keys or (None,)):
-                entries: tuple[Any, ...] = (answer.value, low, high, off)
+            entries: tuple[Any, ...] = (answer.value, low, high, off, answer.informative(confidence))
+            for i, key in enumerate((None,) if answer.keys is None else answer.keys):
                 found = [_plain(entry[i] if np.ndim(entry) else entry) for entry in entries]
-                out.append(dict(zip(_COLUMNS, (name, _plain(key), *found), strict=True)))
+                told = "" if key is None else " / ".join(_parts(answer, key))
+                out.append(dict(zip(_COLUMNS, (name, told, *found), strict=True)))
         return out
 
     def to_frame(self, confidence: float = 0.95) -> Any:
@@ -97,7 +100,7 @@ class Report(Mapping[str, Answer]):
             "cost": repr(self.cost),
             "simulation": self.simulation,
             "confidence": confidence,
-            "bounded": dict(zip(self.answers, self.bounded, strict=True)),
+            "uses": {name: answer.uses for name, answer in self.answers.items() if answer.uses},
             "rows": self.rows(confidence),
         }
 
@@ -111,10 +114,9 @@ class Report(Mapping[str, Answer]):
         table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
         table.writeheader()
         for row in self.rows(confidence):
-            key = row["key"]
-            row["key"] = " / ".join(map(str, key)) if isinstance(key, (list, tuple)) else key
-            if isinstance(row["key"], str) and row["key"].startswith(("=", "+", "-", "@")):
-                row["key"] = "'" + row["key"]  # which a spreadsheet would take for a formula
+            for name in ("answer", "key"):
+                if row[name].startswith(("=", "+", "-", "@")) and not _number(row[name]):
+                    row[name] = "'" + row[name]  # which a spreadsheet would take for a formula
             table.writerow({name: "" if value is None else value for name, value in row.items()})
         return _written(path, text.getvalue())
 
@@ -127,7 +129,6 @@ class Report(Mapping[str, Answer]):
             made=self.made,
             epsilon=self.epsilon,
             budget=self.budget,
-            bounded=self.bounded,
             simulation=self.simulation,
         )
         return _written(path, text)
@@ -148,23 +149,35 @@ class Report(Mapping[str, Answer]):
     def _cells(self) -> list[list[str]]:
         out = [["answer", "key", "value", "95 % interval"]]
         for row in self.rows():
-            key = row["key"]
-            told = "" if key is None else ", ".join(map(str, key)) if isinstance(key, (list, tuple)) else str(key)
             between = f"[{_shown(row['low'])}, {_shown(row['high'])}]" if row["low"] is not None else ""
             if row["rows_off"] is not None and not between:
                 between = f"off by at most {row['rows_off']:,.0f} rows"
-            out.append([row["answer"], told, _shown(row["value"]), between])
+            value = _shown(row["value"]) if row["informative"] else "no information"
+            out.append([row["answer"], row["key"], value, between])
         return out
 
 
+def _parts(answer: Answer, key: Any) -> list[str]:
+    parts = key if len(answer.columns) > 1 and isinstance(key, tuple) else (key,)
+    return [shown(part) if isinstance(part, (float, np.datetime64)) else printable(str(part)) for part in parts]
+
+
 def _shown(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    return value if isinstance(value, str) else shown(value)
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    return tuple(_plain(entry) for entry in value) if isinstance(value, (tuple, list)) else value
+    if isinstance(value, np.datetime64):
+        return shown(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _written(path: str | os.PathLike[str] | None, text: str) -> str:

@@ -1,7 +1,7 @@
 """Many answers, one plan: a report's questions share one budget, and their errors are known before anything is spent.
 
 The plan prices descriptions (:class:`Ask`), without data: how much noise each answer gets follows from the accuracy
-wanted, or from weights, and from the cost of all of them together (``plan_split``). What does not fit is refused then.
+wanted, or from weights, and from the cost of all of them together (``split``). What does not fit is refused then.
 ``Plan.run`` asks the data twice: first every query is checked against the data up to the point where it would spend,
 then the total is recorded in the ledger as one release, and only then is noise drawn.
 
@@ -27,16 +27,15 @@ from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._noise import NoiseName
 from dpkit.queries._units import check_spending
 from dpkit.queries.answer import Answer
-from dpkit.queries.asked_rows import passing
-from dpkit.queries.asks import Ask
 from dpkit.queries.counts_and_sums import count
 from dpkit.queries.counts_and_sums import sum as sum_of
 from dpkit.queries.histograms import histogram
 from dpkit.queries.means_and_variances import mean, variance
-from dpkit.queries.plan_demands import Demand, contribution_bounds, demand
-from dpkit.queries.plan_split import split
 from dpkit.queries.quantiles import quantile
-from dpkit.queries.report import Report
+from dpkit.queries.reports.asks import Ask
+from dpkit.queries.reports.demands import Demand, contribution_bounds, demand
+from dpkit.queries.reports.report import Report
+from dpkit.queries.reports.split import split
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
@@ -145,31 +144,21 @@ class Plan:
             If an answer cannot be had from this data; the message names it, and nothing was spent.
         """
         source = randomness.resolve(rng)
-        masks = {tests: passing(data, tests) for tests in dict.fromkeys(ask.where for ask in self.asks)}
-        costs = [
-            self._would_cost(data, need, strength, masks[need.ask.where])
-            for need, strength in zip(self.demands, self.strengths, strict=True)
-        ]
-        cost = compose([(one, 1) for one in costs])
-        names = self.title or "report"
-        row = charge(self.ledger, cost, f"queries.plan: {names}, {len(self.asks)} answers", source)
-        answers = {}
-        for need, strength in zip(self.demands, self.strengths, strict=True):
-            found = self._answer(data, need, strength, masks[need.ask.where], source, None)
-            answers[need.ask.name] = replace(found, query=need.ask.name)
+        pairs = list(zip(self.demands, self.strengths, strict=True))
+        cost = compose([(self._would_cost(data, need, strength), 1) for need, strength in pairs])
+        label = f"queries.plan: {self.title or 'report'}, {len(self.asks)} answers"
+        row = charge(self.ledger, cost, label, source)
+        answers = {
+            need.ask.name: replace(self._answer(data, need, strength, source, None), query=need.ask.name)
+            for need, strength in pairs
+        }
         settle(self.ledger, row)
         return Report(
-            self.title or "Report",
-            answers,
-            cost,
-            self.budget,
-            self.epsilon,
-            tuple(self._bounded(need) for need in self.demands),
-            datetime.now(UTC),
+            self.title or "Report", answers, cost, self.budget, self.epsilon, datetime.now(UTC),
             randomness.is_simulation(source),
-        )
+        )  # fmt: skip
 
-    def _answer(self, data: Any, need: Demand, strength: float, where: Any, rng: Any, ledger: Any) -> Answer:
+    def _answer(self, data: Any, need: Demand, strength: float, rng: Any, ledger: Any) -> Answer:
         ask = need.ask
         options = ask.options() | contribution_bounds(ask, self.limits, self.budget.unit)
         if not need.by_rank and not need.free:
@@ -177,13 +166,13 @@ class Plan:
         positional = () if ask.column is None else (ask.column,)
         allowed = self.budget if need.free else need.allowed(strength, self.noise)
         return _QUERIES[ask.what](
-            data, *positional, where=where, person=self.person, budget=allowed, ledger=ledger, rng=rng, **options
+            data, *positional, where=ask.where, person=self.person, budget=allowed, ledger=ledger, rng=rng, **options
         )
 
-    def _would_cost(self, data: Any, need: Demand, strength: float, where: Any) -> Release:
+    def _would_cost(self, data: Any, need: Demand, strength: float) -> Release:
         """Run a query up to the point where it would spend, and compare what it would with the plan."""
         try:
-            self._answer(data, need, strength, where, np.random.default_rng(0), _Asking())
+            self._answer(data, need, strength, np.random.default_rng(0), _Asking())
         except _WouldSpend as stopped:
             if not _as_planned(stopped.cost, need.cost(strength, self.noise)):
                 raise RuntimeError(
@@ -194,16 +183,6 @@ class Plan:
         except (TypeError, ValueError) as error:
             raise type(error)(f"{need.ask.name!r}: {error}") from None
         raise RuntimeError(f"{need.ask.name!r} would be answered without a cost: nothing was spent")
-
-    def _bounded(self, need: Demand) -> str:
-        """How much of one unit counts, in words."""
-        unit, share = self.budget.unit, need.share
-        if unit == "row":
-            return ""
-        if need.ask.grouped:
-            kind = "bin" if need.ask.what == "histogram" else "group"
-            return f"counts at most {_many(share.groups, kind)} per {unit}, and at most {_many(share.per_group, 'row')} in each"
-        return f"counts at most {_many(share.per_group, 'row')} per {unit}"
 
     def _cells(self) -> list[list[str]]:
         out = [["answer", "numbers", "error (95 %)", "wanted", "share"]]
@@ -331,7 +310,3 @@ def _as_planned(found: Release, planned: Release) -> bool:
         return False
     level = 1e-7 if isinstance(planned, Gaussian) else 0.0
     return float(epsilon(found, level)) <= float(epsilon(planned, level)) * _ALMOST
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

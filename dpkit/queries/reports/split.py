@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from accounting import Budget, BudgetExceeded, Release, calibrate, compose, delta, epsilon
 from dpkit.queries._noise import NoiseName
-from dpkit.queries.plan_demands import Demand
+from dpkit.queries.reports.demands import Demand
 
 __all__ = ["Split", "split"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import product
 from typing import Any, Literal, get_args
 
 from accounting.checks import positive
@@ -20,7 +21,7 @@ _TAKES = {
     "mean": {"bounds", "groups", "keys"},
     "variance": {"bounds", "groups", "keys"},
     "histogram": {"bounds", "bins"},
-    "quantile": {"bounds", "q"},
+    "quantile": {"bounds", "groups", "keys", "q"},
 }
 _OPTIONAL = ("bounds", "groups", "keys", "bins", "q")
 
@@ -39,12 +40,13 @@ class Ask:
         What the answer is called in the plan and the report; by default a description such as ``"mean of paid"``.
     bounds : (float, float), optional
         Values outside are cut to them. They must not come from the data.
-    where : str or sequence of str
-        Only rows that pass all tests: ``"age >= 18"``, ``"town = Linz"``, or the name of a column of True and False.
+    where : str, optional
+        Only these rows, as a test in words: ``"age >= 18 and town = Linz"``.
     groups : str or sequence of str, optional
-        One number for each group; several columns are a cross-table where the query knows them.
-    keys : sequence, optional
-        The groups, which must be known without looking at the data. Needed with ``groups``.
+        One number for each group; several columns are a cross-table.
+    keys : sequence or mapping, optional
+        The groups, which must be known without looking at the data; of several columns tuples, or the values of each
+        column. Needed with ``groups``.
     bins : int or sequence of float
         Of a histogram: so many bins between ``bounds``, or their edges.
     q : float or sequence of float
@@ -75,7 +77,7 @@ class Ask:
     column: str | None = None
     name: str = ""
     bounds: tuple[float, float] | None = None
-    where: tuple[str, ...] = ()
+    where: str | None = None
     groups: str | tuple[str, ...] | None = None
     keys: tuple[Any, ...] | None = None
     bins: int | tuple[float, ...] | None = None
@@ -94,9 +96,9 @@ class Ask:
         *,
         name: str = "",
         bounds: Sequence[float] | None = None,
-        where: str | Sequence[str] = (),
+        where: str | None = None,
         groups: str | Sequence[str] | None = None,
-        keys: Sequence[Any] | None = None,
+        keys: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
         bins: int | Sequence[float] | None = None,
         q: float | Sequence[float] | None = None,
         max_contributions: int | None = None,
@@ -106,14 +108,13 @@ class Ask:
         weight: float = 1.0,
         rows: float | None = None,
     ) -> None:
-        tests = (where,) if isinstance(where, str) else tuple(where)
         given = {
             "what": what,
             "column": column,
-            "where": tests,
+            "where": where,
             "bounds": None if bounds is None else tuple(bounds),
             "groups": _frozen(groups),
-            "keys": None if keys is None else tuple(_frozen(key) for key in keys),
+            "keys": None if keys is None else _cells(groups, keys),
             "bins": _frozen(bins),
             "q": _frozen(q),
             "max_contributions": max_contributions,
@@ -134,14 +135,14 @@ class Ask:
             out += f", q = {_listed(self.q)}"
         if self.groups is not None:
             out += f" by {_listed(self.groups)}"
-        return out + (f" where {' and '.join(self.where)}" if self.where else "")
+        return out + (f" where {self.where}" if self.where else "")
 
     def _check(self) -> None:
         if self.what not in get_args(What):
             raise ValueError(f"what must be one of {', '.join(get_args(What))}, got what={self.what!r}")
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a text, got name={self.name!r}")
-        for entry in (self.column, *self.where, *((self.groups,) if isinstance(self.groups, str) else ())):
+        for entry in (self.column, self.where, *(self.groups if isinstance(self.groups, tuple) else (self.groups,))):
             if entry is not None and not isinstance(entry, str):
                 raise TypeError(
                     f"{self.name!r}: columns are named by texts, so that a plan needs no data, got {entry!r}"
@@ -183,10 +184,20 @@ class Ask:
     def numbers(self) -> int:
         """How many numbers the answer has."""
         if self.keys is not None:
-            return len(self.keys)
+            return len(self.keys) * (len(self.q) if isinstance(self.q, tuple) else 1)
         if self.what == "histogram":
             return (len(self.bins) - 1) if isinstance(self.bins, tuple) else int(self.bins or 10)
         return len(self.q) if isinstance(self.q, tuple) else 1
+
+
+def _cells(groups: Any, keys: Any) -> tuple[Any, ...]:
+    """The groups one by one, of several columns as tuples."""
+    if not isinstance(keys, Mapping):
+        return tuple(_frozen(key) for key in keys)
+    names = [groups] if isinstance(groups, str) else list(groups or ())
+    if set(keys) != set(names):
+        raise ValueError(f"keys must have the values of each column of groups, {names!r}, got {list(keys)!r}")
+    return tuple(product(*(tuple(keys[name]) for name in names))) if len(names) > 1 else tuple(keys[names[0]])
 
 
 def _frozen(value: Any) -> Any:

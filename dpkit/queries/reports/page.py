@@ -27,19 +27,18 @@ def page(
     made: datetime,
     epsilon: float,
     budget: Budget,
-    bounded: Sequence[str],
     simulation: bool,
 ) -> str:
     """The page of ``answers``, with one of ``rows`` for each number."""
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_name.setdefault(row["answer"], []).append(row)
-    limits = dict(zip(answers, bounded, strict=True))
+    limits = {name: f"counts {answer.uses}" if answer.uses else "" for name, answer in answers.items()}
     single = [name for name, answer in answers.items() if answer.keys is None]
     several = [name for name, answer in answers.items() if answer.keys is not None]
     sections = _at_a_glance([by_name[name][0] for name in single], limits) if single else ""
-    sections += "".join(_table(name, by_name[name], limits[name]) for name in several)
-    style = files("dpkit.queries").joinpath("report.css").read_text(encoding="utf-8")
+    sections += "".join(_table(name, answers[name], by_name[name], limits[name]) for name in several)
+    style = files("dpkit.queries.reports").joinpath("page.css").read_text(encoding="utf-8")
     mark = (
         "<p class='mark'>Simulation: the noise was drawn from a seed. These numbers protect nobody.</p>"
         if simulation
@@ -53,7 +52,8 @@ def page(
         f"<header><h1>{_text(title)}</h1><p class='quiet'>{made.day} {made:%B %Y}</p>{mark}"
         "<p>Chance was added to every number on this page, so that nobody can tell from it whether any one "
         f"{_text(budget.unit)} is in the data. Each number comes with a range: in 95 of 100 cases, the "
-        f"number without that chance lies in it.</p></header>{sections}{_privacy(epsilon, budget)}</main></body></html>\n"
+        f"number without that chance lies in it.</p></header>{sections}{_privacy(epsilon, budget)}"
+        "</main></body></html>\n"
     )
 
 
@@ -69,12 +69,13 @@ def _at_a_glance(rows: Sequence[Mapping[str, Any]], limits: Mapping[str, str]) -
     )
 
 
-def _table(name: str, rows: Sequence[Mapping[str, Any]], limit: str) -> str:
-    values = [abs(row["value"]) for row in rows]
-    bars = all(row["value"] >= 0 for row in rows) and max(values, default=0) > 0
+def _table(name: str, answer: Answer, rows: Sequence[Mapping[str, Any]], limit: str) -> str:
+    between = " – " if answer.columns == ("from", "to") else " · "
+    values = [row["value"] for row in rows]
+    bars = all(not isinstance(value, str) and value >= 0 for value in values) and max(values, default=0) > 0
     largest = max([row["high"] or 0 for row in rows] + values) if bars else 1
     body = "".join(
-        f"<tr><th scope='row'>{_key(row['key'])}</th><td class='number'>{_value(row)}</td>"
+        f"<tr><th scope='row'>{_text(row['key'].replace(' / ', between))}</th><td class='number'>{_value(row)}</td>"
         f"{_bar(row, largest) if bars else ''}<td class='range'>{_range(row)}</td></tr>"
         for row in rows
     )
@@ -127,27 +128,25 @@ def _range(row: Mapping[str, Any]) -> str:
 
 
 def _value(row: Mapping[str, Any]) -> str:
+    if not row["informative"]:
+        return "unknown"
     return _number(row["value"], _digits(row))
 
 
 def _digits(row: Mapping[str, Any]) -> int | None:
     """Decimals that mean something: two digits of the range."""
-    width = 0.0 if row["low"] is None else (row["high"] - row["low"]) / 2
+    width = 0.0 if row["low"] is None or isinstance(row["low"], str) else (row["high"] - row["low"]) / 2
     return min(12, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else None
 
 
 def _number(value: Any, digits: int | None = None) -> str:
+    if isinstance(value, str):
+        return _text(value)
     if isinstance(value, int):
         return f"{value:,}"
     if digits is not None:
         return f"{value:,.{digits}f}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, (tuple, list)) and len(key) == 2 and all(isinstance(end, float) for end in key):
-        return f"{_number(key[0])} – {_number(key[1])}"
-    return _text(" · ".join(map(str, key)) if isinstance(key, (tuple, list)) else str(key))
 
 
 def _small(text: str) -> str:
