@@ -6,10 +6,10 @@ column says beyond it, what each pair says beyond its columns. Every table, and 
 from the same parts; so they agree, and the parts that many tables share are measured once.
 
 Source: Xiao, He, Zhang & Kifer (2023), "An Optimal and Scalable Matrix Mechanism for Noisy Marginals under Convex Loss
-Functions" (ResidualPlanner): with Gaussian noise the best of all matrix mechanisms for a weighted sum of variances. With
-τ_B the precision of part B and nᵢ the number of values of column i, one row costs Σ_B τ_B·Π_{i ∈ B} (nᵢ − 1)/nᵢ in μ²,
-and a cell of table A has the variance Σ_{B ⊆ A} Π_{i ∈ B} (nᵢ − 1)/nᵢ·Π_{i ∈ A∖B} nᵢ⁻²/τ_B. The mean variance of a
-cell, over all tables with their weights w, is least for τ_B ∝ √(Σ_{A ⊇ B} w_A·Π_{i ∈ A∖B} nᵢ⁻²).
+Functions" (ResidualPlanner): with Gaussian noise, the best of all matrix mechanisms for a weighted sum of variances.
+With τ_B the precision of part B and nᵢ the number of values of column i, one row costs Σ_B τ_B·Π_{i ∈ B} (nᵢ − 1)/nᵢ
+in μ², and a cell of table A has the variance Σ_{B ⊆ A} Π_{i ∈ B} (nᵢ − 1)/nᵢ·Π_{i ∈ A∖B} nᵢ⁻²/τ_B. The mean variance
+of a cell, over all tables with their weights w, is least for τ_B ∝ √(Σ_{A ⊇ B} w_A·Π_{i ∈ A∖B} nᵢ⁻²).
 
 Exact noise, in the place of the paper's real or correlated noise. The contrasts of B are whole numbers y = Hx, and the
 rows h of H are orthogonal; so noise of covariance σ²HHᵀ is independent, of standard deviation σ‖h‖ for each. Rounded to
@@ -20,6 +20,12 @@ Sensitivity. Rows enter all tables or none. With P_B the projection onto part B,
 the m·e_c, where it is m²·Σ_B τ_B·Π (nᵢ − 1)/nᵢ for every cell c. Swapped, Δ = m(e_c − e_d) is the other vertex: then
 ‖P_B(e_c − e_d)‖² = 2Π_{i ∈ B} (nᵢ − 1)/nᵢ − 2Π_{i ∈ B} ([cᵢ = dᵢ] − 1/nᵢ), of which the largest sum over all patterns
 of agreement is taken. Cost: one ``Gaussian``, in any number of columns.
+
+How much it gains depends on how much the tables share (ε = 1, δ = 1e-6, a row more or less; standard deviation of a
+cell against that of tables with Gaussian noise of their own, and of Laplace noise): all pairs of 8 columns of two
+values 10.9 against 22.4 and 39.6; all triples of 10 such columns 15.3, 46.3 and 170; all pairs of 5 columns of ten
+values 12.1, 13.4 and 14.1. With few large tables it gains nothing: three pairs of 100, 50 and 20 values have 7.2, 7.3
+and 4.2, so ask for them by :func:`dpkit.queries.plan`.
 
 Intervals. The error of a cell is a known sum of independent rounded Gaussian noise. Its Gaussian part has the
 standard deviation above; rounding moves it by at most half of the sum of the absolute weights, which is added.

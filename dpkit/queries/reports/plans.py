@@ -184,7 +184,8 @@ class Plan:
             raise type(error)(f"{need.ask.name!r}: {error}") from None
         raise RuntimeError(f"{need.ask.name!r} would be answered without a cost: nothing was spent")
 
-    def _cells(self) -> list[list[str]]:
+    def cells(self) -> list[list[str]]:
+        """The table that is printed, its head first."""
         out = [["answer", "numbers", "error (95 %)", "wanted", "share"]]
         for row in self.rows():
             error = "none" if row["noise"] == "none" else f"± {row['error']:,.4g} {row['unit']}".rstrip()
@@ -192,7 +193,8 @@ class Plan:
             out.append([row["answer"], str(row["numbers"]), error, wanted, f"{row['share']:.1%}"])
         return out
 
-    def _headline(self) -> str:
+    def headline(self) -> str:
+        """What is printed above it."""
         spare = "" if self.epsilon > 0.999 * self.budget.epsilon else f" of the {self.budget.epsilon:g} allowed"
         return (
             f"{self.title or 'plan'}: {len(self.asks)} answers for ε = {self.epsilon:.4g}{spare} at δ = "
@@ -200,10 +202,10 @@ class Plan:
         )
 
     def __repr__(self) -> str:
-        return f"{self._headline()}\n{as_text(self._cells())}"
+        return f"{self.headline()}\n{as_text(self.cells())}"
 
     def _repr_html_(self) -> str:
-        return as_html(self._headline(), self._cells())
+        return as_html(self.headline(), self.cells())
 
 
 def plan(

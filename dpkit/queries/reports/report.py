@@ -134,19 +134,21 @@ class Report(Mapping[str, Answer]):
         return _written(path, text)
 
     def __repr__(self) -> str:
-        return f"{self._headline()}\n{as_text(self._cells())}"
+        return f"{self.headline()}\n{as_text(self.cells())}"
 
     def _repr_html_(self) -> str:
-        return as_html(self._headline(), self._cells())
+        return as_html(self.headline(), self.cells())
 
-    def _headline(self) -> str:
+    def headline(self) -> str:
+        """What is printed above it."""
         kind = "SIMULATION, not private; " if self.simulation else ""
         return (
             f"{self.title}: {len(self)} answers, {kind}cost ε = {self.epsilon:.4g} at δ = {self.budget.delta:g}, "
             f"counts one {self.budget.unit}"
         )
 
-    def _cells(self) -> list[list[str]]:
+    def cells(self) -> list[list[str]]:
+        """The table that is printed, its head first."""
         out = [["answer", "key", "value", "95 % interval"]]
         for row in self.rows():
             between = f"[{_shown(row['low'])}, {_shown(row['high'])}]" if row["low"] is not None else ""
