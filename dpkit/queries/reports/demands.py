@@ -126,7 +126,8 @@ class Demand:
             m = math.log((1 - CONFIDENCE) * (1 + q) / 2) / math.log(q) - 1 if q > 0 else 0.0
             return self.factor * max(0, math.ceil(m - 1e-9))
         scale = (self.l1 if noise == "laplace" else self.l2) / strength
-        return self.factor * (_REACH[noise] * scale + (0.5 if self.whole else 0.0))
+        reach = _REACH[noise] * scale
+        return self.factor * (math.floor(reach + 0.5) if self.whole else reach)
 
     def enough(self, within: float, noise: NoiseName) -> float:
         """The smallest strength whose error is ``within``; infinite where none is, as errors cannot be foretold."""

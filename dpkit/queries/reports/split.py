@@ -9,7 +9,7 @@ the one with the smaller errors (the product over all answers), which public num
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from accounting import Budget, BudgetExceeded, Release, calibrate, compose, delta, epsilon
@@ -33,6 +33,14 @@ class Split:
     cost: Release
 
 
+class _Refused(BudgetExceeded):
+    """What does not fit, and how many times as large errors would have to be."""
+
+    def __init__(self, message: str, wider: float) -> None:
+        super().__init__(message)
+        self.wider = wider
+
+
 def split(demands: Sequence[Demand], budget: Budget, noise: NoiseName | None) -> Split:
     """The split with the smaller errors; raises :class:`~accounting.BudgetExceeded` where none fits."""
     if noise not in (None, "laplace", "gaussian"):
@@ -41,14 +49,14 @@ def split(demands: Sequence[Demand], budget: Budget, noise: NoiseName | None) ->
         raise ValueError(f"Gaussian noise needs budget.delta > 0, got {budget!r}: allow 1e-6, say")
     names: list[NoiseName] = [noise] if noise else ["laplace"] if budget.delta == 0 else ["gaussian", "laplace"]
     found: list[Split] = []
-    refusals: list[BudgetExceeded] = []
+    refusals: list[_Refused] = []
     for name in names:
         try:
             found.append(_split(demands, budget, name))
-        except BudgetExceeded as refused:
+        except _Refused as refused:
             refusals.append(refused)
     if not found:
-        raise refusals[0]
+        raise BudgetExceeded(str(min(refusals, key=lambda refused: refused.wider)))
     return min(found, key=lambda one: _score(demands, one))
 
 
@@ -67,9 +75,8 @@ def _split(demands: Sequence[Demand], budget: Budget, noise: NoiseName) -> Split
     wanted = {i: need.enough(need.ask.within, noise) for i, need in enumerate(demands) if need.ask.within is not None}
     for i, strength in wanted.items():
         if math.isinf(strength):
-            raise BudgetExceeded(
-                f"{demands[i].ask.name!r} asks for errors within {demands[i].ask.within:g}, which no noise has"
-            )
+            told = f"{demands[i].ask.name!r} asks for errors within {demands[i].ask.within:g}, which no noise has"
+            raise _Refused(told, math.inf)
     sharing = [i for i, need in enumerate(demands) if i not in wanted and not need.free]
     weights = sum(demands[i].ask.weight for i in sharing)
 
@@ -83,14 +90,14 @@ def _split(demands: Sequence[Demand], budget: Budget, noise: NoiseName) -> Split
 
     fixed = total(demands, strengths(1.0), noise, wanted)
     if wanted and not fits(fixed, budget):
-        raise BudgetExceeded(_refusal(demands, wanted, noise, budget, fixed))
+        raise _refusal(demands, wanted, noise, budget, fixed)
     if not sharing:
         return Split(noise, tuple(strengths(1.0)), fixed)
     try:
         room = replace(budget, epsilon=budget.epsilon * _ROOM)
         multiplier = calibrate(lambda z: total(demands, strengths(z), noise), room)
     except BudgetExceeded:
-        raise BudgetExceeded(_refusal(demands, wanted, noise, budget, fixed)) from None
+        raise _refusal(demands, wanted, noise, budget, fixed) from None
     found = strengths(multiplier)
     return Split(noise, tuple(found), total(demands, found, noise))
 
@@ -110,7 +117,7 @@ def fits(cost: Release, budget: Budget) -> bool:
 
 def _refusal(
     demands: Sequence[Demand], wanted: dict[int, float], noise: NoiseName, budget: Budget, cost: Release
-) -> str:
+) -> _Refused:
     """Which answer does not fit, and what would."""
     parts = {i: demands[i].part(strength, noise) for i, strength in wanted.items()}
     worst = max(parts, key=parts.__getitem__)
@@ -128,15 +135,28 @@ def _refusal(
     def alone(z: float) -> Release:
         return total(demands, [1 / z if i == worst else wanted.get(i, 0.0) for i in range(len(demands))], noise, wanted)
 
-    def together(z: float) -> Release:
-        return total(demands, [wanted.get(i, 0.0) / z for i in range(len(demands))], noise, wanted)
+    def together(factor: float) -> Release:
+        found = {i: demands[i].enough(factor * float(demands[i].ask.within or 1), noise) for i in wanted}
+        return total(demands, [found.get(i, 0.0) for i in range(len(demands))], noise, wanted)
 
     try:
         fitting = need.error(1 / calibrate(alone, room), noise) or 0.0
-        way = f"it fits with within={_up(fitting):g}{kept}"
+        way, wider = f"it fits with within={_up(fitting):g}{kept}", fitting / float(need.ask.within or 1)
     except BudgetExceeded:
-        way = f"all of them fit with errors {_up(calibrate(together, room)):g} times as large{kept}"
-    return f"{lines}: {way}; or allow ε = {_up(spent):g}"
+        wider = _first(lambda factor: fits(together(factor), room))
+        way = f"all of them fit with errors {_up(wider):g} times as large{kept}"
+    return _Refused(f"{lines}: {way}; or allow ε = {_up(spent):g}", wider)
+
+
+def _first(enough: Callable[[float], bool]) -> float:
+    """The smallest number above 1 that is enough, to a thousandth; the larger ones all are."""
+    low, high = 1.0, 2.0
+    while not enough(high):
+        low, high = high, 2 * high
+    while high > 1.001 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def _up(number: float) -> float:
