@@ -61,11 +61,11 @@ __all__ = ["Marginals", "marginals"]
 
 # rounding of products of positive floats, upwards
 _UP = 1 + 2.0**-48
-# a table of more cells is refused, and patterns of agreement of more columns
+# What is larger is refused. The entries of contrasts, multiplied, are smaller than the number of cells, so that sums of
+# 2³⁹ rows stay within 64 bits.
 _MOST_CELLS = 10**7
+_MOST_KEYS = 2000
 _MOST_COLUMNS = 16
-# of the entries of contrasts, multiplied: with 2⁴⁰ rows their sums stay within 64 bits
-_LARGEST_ENTRY = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,13 +248,12 @@ def marginals(
         budget, person=person, grouped=False, max_contributions=max_contributions, max_groups=None, max_per_group=None
     )
     sizes = [len(values) for values in domain]
-    matrices = [contrasts(n) for n in sizes]
     for table in chosen:
-        entry = math.prod(int(np.abs(matrices[i]).max(initial=1)) for i in table)
-        if (cells := math.prod(sizes[i] for i in table)) > _MOST_CELLS or entry > _LARGEST_ENTRY:
+        if (cells := math.prod(sizes[i] for i in table)) > _MOST_CELLS:
             raise ValueError(
                 f"tables must have at most {_MOST_CELLS:,} cells, got {cells:,}: merge keys, or cross fewer columns"
             )
+    matrices = [contrasts(n) for n in sizes]
     parts = parts_of(chosen)
     precisions = _precisions(parts, chosen, sizes, _weights(weights, asked))
     z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
@@ -265,7 +264,7 @@ def marginals(
         deviation * _UP * np.sqrt(squared_norms([matrices[i] for i in part]))
         for part, deviation in zip(parts, deviations, strict=True)
     ]
-    if not all(scale.min() >= 2.0**-40 and scale.max() <= 2.0**40 for scale in scales):
+    if not all(scale.min(initial=1.0) >= 2.0**-40 and scale.max(initial=1.0) <= 2.0**40 for scale in scales):
         raise ValueError("the noise must be within a factor of 2**40 of a row: choose another epsilon, or fewer keys")
 
     rows = None if where is None else mask(data, where)
@@ -298,6 +297,8 @@ def _domain(keys: Mapping[str, Sequence[Any]]) -> tuple[list[str], list[tuple[An
     for name, values in zip(names, domain, strict=True):
         if not isinstance(name, str):
             raise TypeError(f"keys must name columns by texts, got {name!r}")
+        if len(values) > _MOST_KEYS:
+            raise ValueError(f"keys of {name!r} must be at most {_MOST_KEYS:,} values, got {len(values):,}: merge some")
         if not values or len(set(values)) != len(values):
             raise ValueError(f"keys of {name!r} must be distinct values, at least one, got {list(values)!r}")
     return names, domain
@@ -310,6 +311,8 @@ def _tables(names: list[str], tables: Sequence[Sequence[str]] | None) -> tuple[t
     if not found:
         raise ValueError("tables must list at least one table, got none")
     for table in found:
+        if not table:
+            raise ValueError("tables must cross at least one column, got an empty table")
         if strange := [name for name in table if name not in names]:
             raise ValueError(f"tables must cross columns of keys, {names!r}, got {strange[0]!r}")
         if len(set(table)) != len(table):
@@ -368,8 +371,6 @@ def _sensitivity(parts: Sequence[Part], precisions: Sequence[float], sizes: Sequ
 
 def _counted(coded: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> NDArray[np.int64]:
     """The contingency table of the rows."""
-    if not sizes:
-        raise ValueError("tables must cross at least one column, got an empty table")
     place = np.ravel_multi_index(tuple(coded), tuple(sizes))
     return np.bincount(place, minlength=math.prod(sizes)).reshape(tuple(sizes))
 
