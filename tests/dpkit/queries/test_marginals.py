@@ -117,9 +117,8 @@ def test_cells_have_the_stated_noise_and_intervals():
     assert np.allclose(std, calibrate(lambda z: Gaussian(z, adjacency="add_remove"), COME), rtol=0.01)
     assert abs(np.mean((error / std) ** 2) - 1) < 6.1 * math.sqrt(2 / error.size)
     low, high = found.table("c0", "c1").interval(0.95)
-    covered = np.mean(
-        (low <= truth(data, sizes, ("c0", "c1")).reshape(-1)) & (truth(data, sizes, ("c0", "c1")).reshape(-1) <= high)
-    )
+    exact = truth(data, sizes, ("c0", "c1")).reshape(-1)
+    covered = np.mean((low <= exact) & (exact <= high))
     assert 0.95 - 6.1 * math.sqrt(0.05 * 0.95 / error.size) < covered < 0.99
 
 
@@ -206,16 +205,7 @@ def test_one_release_is_recorded_before_any_noise():
         ({"weights": [0.0]}, ValueError, "weights must be positive"),
         ({"budget": replace(COME, unit="person")}, TypeError, "max_contributions must be given"),
         ({"keys": {"c0": range(2001)}}, ValueError, "at most 2,000 values"),
-        (
-            {"keys": {f"c{i}": range(300) for i in range(3)}, "tables": [["c0", "c1", "c2"]]},
-            ValueError,
-            "10,000,000 cells",
-        ),
-        (
-            {"keys": {f"c{i}": range(7) for i in range(8)}, "tables": [[f"c{i}" for i in range(8)]]},
-            ValueError,
-            "powers of",
-        ),
+        ({"keys": dict.fromkeys("abc", range(300)), "tables": [["a", "b", "c"]]}, ValueError, "10,000,000 cells"),
     ],
 )
 def test_refusals_come_before_anything_is_spent(given, error, told):
