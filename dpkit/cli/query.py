@@ -86,8 +86,8 @@ def query_command(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            help="A group or candidate to report; repeatable. Counts can do without. Of a cross-table COLUMN=VALUE, for "
-            "all cells of these values, or one cell, VALUE,VALUE."
+            help="A group or candidate to report; repeatable. Counts can do without. Of a cross-table COLUMN=VALUE, "
+            "for all cells of these values, or one cell, VALUE,VALUE."
         ),
     ] = None,
     person: Annotated[str | None, typer.Option(metavar="COLUMN", help="Whose row it is.")] = None,

@@ -68,9 +68,8 @@ def _plain(what: str, one: Any, private: bool) -> Any:
                 raise ValueError
             return np.datetime64(one, "us")
         except ValueError:
-            raise ValueError(
-                f"{what} must be written like 2026-01-31 or 2026-01-31 08:30, got {'a text that is not' if private else repr(one)}"
-            ) from None
+            told = "a text that is not" if private else repr(one)
+            raise ValueError(f"{what} must be written like 2026-01-31 or 2026-01-31 08:30, got {told}") from None
     if getattr(one, "tzinfo", None) is not None:
         raise ValueError(f"{what} must not have a time zone: convert it to one time, and drop the zone")
     if isinstance(one, (datetime.date, np.datetime64)):

@@ -245,7 +245,7 @@ def _truth(tree: Where, columns: dict[str, NDArray[Any]]) -> tuple[Mask, Mask]:
             )
         return known, ~known
     relation = "=" if tree.relation == "in" else tree.relation
-    found = np.zeros(array.size, np.bool_)
+    found: Mask = np.zeros(array.size, np.bool_)
     for value in tree.values:
         found |= _compared(array, known, kind, tree.column, relation, value)
     return found & known, ~found & known
@@ -253,7 +253,7 @@ def _truth(tree: Where, columns: dict[str, NDArray[Any]]) -> tuple[Mask, Mask]:
 
 def _missing(array: NDArray[Any]) -> Mask:
     if array.dtype.kind == "M":
-        return np.isnat(array)
+        return np.asarray(np.isnat(array), np.bool_)
     if array.dtype.kind not in "fO":
         return np.zeros(array.size, np.bool_)
     pandas = sys.modules.get("pandas")  # whose NA has no truth value
