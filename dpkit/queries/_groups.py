@@ -63,7 +63,10 @@ def uses(share: Share, person: Any, unit: str, group: str = "") -> str:
     if person is None:
         return ""
     rows = f"at most {share.per_group} row{'s' * (share.per_group > 1)} of one {unit}"
-    return f"{rows} in each of at most {share.groups} {group}{'s' * (share.groups > 1)}" if group else rows
+    if not group:
+        return rows
+    what, _, columns = group.partition(" ")
+    return f"{rows} in each of at most {share.groups} {what}{'s' * (share.groups > 1)}{columns and f' {columns}'}"
 
 
 def _columns_of(data: Any, groups: Any) -> list[Any] | None:

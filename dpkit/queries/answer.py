@@ -84,6 +84,7 @@ class Answer:
     columns: tuple[str, ...] = ("key",)
     uses: str = ""
     limits: tuple[Any, Any] | None = None
+    off_by: str = field(default="rows", repr=False)
 
     def interval(self, confidence: float = 0.95, *, sampling: bool = False) -> tuple[Any, Any]:
         """Where the answer without noise lies with probability ``confidence``, each entry for itself.
@@ -216,8 +217,8 @@ class Answer:
             out.append(f"counts {self.uses}; what was left out for that is not in the intervals")
         if self.rows_bound is not None:
             off = math.ceil(float(np.max(self.rows_bound(confidence)))) if self.keys != () else 0
-            few = "" if self.ranked else ": of fewer rows than that it says nothing"
-            out.append(f"at most {off:,} rows off, with probability {percent}{few}")
+            few = "" if self.ranked else f": of fewer {self.off_by} than that it says nothing"
+            out.append(f"at most {off:,} {self.off_by} off, with probability {percent}{few}")
         return [*out, f"costs {self.price}"]
 
     def _repr_html_(self) -> str:
@@ -225,16 +226,17 @@ class Answer:
 
         return as_html(self)
 
-    def __repr__(self) -> str:
-        notes = "".join(f"\n  {note}" for note in self.notes())
-        low, high = self.interval(0.95) if self.noise_interval is not None else (None, None)
-        told = self.informative()
+    def in_words(self, confidence: float = 0.95) -> str:
+        """The answer as it is printed, with intervals of this confidence."""
+        notes = "".join(f"\n  {note}" for note in self.notes(confidence))
+        low, high = self.interval(confidence) if self.noise_interval is not None else (None, None)
+        told, percent = self.informative(confidence), f"{100 * confidence:g} %"
         if self.keys is None:
-            interval = "" if low is None else f", 95 % interval [{shown(low)}, {shown(high)}] (noise)"
+            interval = "" if low is None else f", {percent} interval [{shown(low)}, {shown(high)}] (noise)"
             if not told:
                 return f"{self.query}: no information{interval}{notes}"
             return f"{self.query}: {shown(self.value)}{interval}{notes}"
-        lines = [f"{self.query}:" if low is None else f"{self.query}, with 95 % intervals (noise):"]
+        lines = [f"{self.query}:" if low is None else f"{self.query}, with {percent} intervals (noise):"]
         names = [key_parts(self, key) for key in self.keys[:_SHOWN]]
         widths = [max(map(len, column)) for column in zip(*names, strict=True)]
         for i, parts in enumerate(names):
@@ -245,7 +247,12 @@ class Answer:
             lines.append(f"  {place}{name}  {value if told[i] else 'no information'}{interval}".rstrip())
         if len(self.keys) > _SHOWN:
             lines.append(f"  … and {len(self.keys) - _SHOWN} more")
+        if not self.keys:
+            lines.append("  no group is large enough to be shown")
         return "\n".join(lines) + notes
+
+    def __repr__(self) -> str:
+        return self.in_words()
 
 
 def _parted(answer: Answer, key: Any) -> bool:
