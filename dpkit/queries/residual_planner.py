@@ -49,8 +49,10 @@ from accounting.checks import fraction, positive
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import coded_by, labels, mask
+from dpkit.queries._rows import given
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
+from dpkit.queries.engines import Table
 from dpkit.queries.residual_basis import Part, along, contrasts, parts_of, squared_norms
 from dpkit.samplers import rounded_gaussian
 
@@ -240,6 +242,11 @@ def marginals(
     if budget.delta == 0:
         raise ValueError(
             f"marginals need budget.delta > 0, for their noise is Gaussian, got {budget!r}: allow 1e-6, say"
+        )
+    if isinstance(given(data), Table):
+        raise TypeError(
+            "marginals need their columns in memory, as the same rows of a person must be in all tables: read them "
+            "first (pandas.read_parquet(..., columns=[...]), say)"
         )
     names, domain = _domain(keys)
     asked = _tables(names, tables)

@@ -21,9 +21,9 @@ _TAKES = {
     "mean": {"bounds", "groups", "keys"},
     "variance": {"bounds", "groups", "keys"},
     "histogram": {"bounds", "bins"},
-    "quantile": {"bounds", "groups", "keys", "q"},
+    "quantile": {"bounds", "candidates", "groups", "keys", "q"},
 }
-_OPTIONAL = ("bounds", "groups", "keys", "bins", "q")
+_OPTIONAL = ("bounds", "candidates", "groups", "keys", "bins", "q")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Ask:
         Of a histogram: so many bins between ``bounds``, or their edges.
     q : float or sequence of float
         Of a quantile, in [0, 1].
+    candidates : sequence of float, optional
+        Of a quantile, in the place of ``bounds``: the values that it may take (of large tables, always).
     max_contributions, max_groups, max_per_group : int, optional
         How much of one person is used; by default what the plan says.
     within : float, optional
@@ -82,6 +84,7 @@ class Ask:
     keys: tuple[Any, ...] | None = None
     bins: int | tuple[float, ...] | None = None
     q: float | tuple[float, ...] | None = None
+    candidates: tuple[float, ...] | None = None
     max_contributions: int | None = None
     max_groups: int | None = None
     max_per_group: int | None = None
@@ -101,6 +104,7 @@ class Ask:
         keys: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
         bins: int | Sequence[float] | None = None,
         q: float | Sequence[float] | None = None,
+        candidates: Sequence[float] | None = None,
         max_contributions: int | None = None,
         max_groups: int | None = None,
         max_per_group: int | None = None,
@@ -117,6 +121,7 @@ class Ask:
             "keys": None if keys is None else _cells(groups, keys),
             "bins": _frozen(bins),
             "q": _frozen(q),
+            "candidates": _frozen(candidates),
             "max_contributions": max_contributions,
             "max_groups": max_groups,
             "max_per_group": max_per_group,
@@ -177,9 +182,11 @@ class Ask:
         found = {field.name: getattr(self, field.name) for field in fields(self) if field.name in _OPTIONAL}
         if self.what == "histogram" and found["bins"] is None:
             found["bins"] = 10
-        found = {key: list(value) if key in ("keys", "groups", "q", "bins") and isinstance(value, tuple) else value
-                 for key, value in found.items()}  # fmt: skip
-        return {key: value for key, value in found.items() if value is not None}
+        return {
+            key: list(value) if isinstance(value, tuple) and key != "bounds" else value
+            for key, value in found.items()
+            if value is not None
+        }
 
     def numbers(self) -> int:
         """How many numbers the answer has."""

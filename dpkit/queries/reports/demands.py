@@ -16,14 +16,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, NoisyMax, PureDP, Release, epsilon
 from dpkit.queries._columns import check_bounds
 from dpkit.queries._noise import NoiseName
+from dpkit.queries._ranks import first_rate, part_rate, rank_errors
 from dpkit.queries._ranks import plan as rank_steps
-from dpkit.queries._ranks import rank_errors
 from dpkit.queries._units import Share, checked_share
 from dpkit.queries.reports.asks import Ask
 
@@ -86,7 +87,8 @@ class Demand:
         if self.free:
             return PureDP(0.0, adjacency=adjacency)
         if self.by_rank:
-            return self.rounds * NoisyMax(strength, "gumbel", adjacency=adjacency)
+            law: Literal["gumbel", "exponential"] = "gumbel" if self.ask.candidates is None else "exponential"
+            return self.rounds * NoisyMax(strength, law, adjacency=adjacency)
         if noise == "gaussian":
             return Gaussian(1 / strength, adjacency=adjacency)
         if self.ask.what == "sum":
@@ -115,8 +117,12 @@ class Demand:
         if self.by_rank:
             # as ``quantiles`` has it: all groups together hold so many rows of a unit, and err together
             share = Share(1, self.share.groups * self.share.per_group, self.share.adjacency, self.share.alone)
+            parts = len(self.ask.keys) if self.ask.keys is not None else 1
+            if self.ask.candidates is not None:
+                rate = (part_rate if self.ask.grouped else first_rate)(strength, self.levels[0], share)
+                return (math.log(len(set(self.ask.candidates))) + math.log(parts / (1 - CONFIDENCE))) / float(rate)
             steps = rank_steps(self.levels, strength, share, grouped=self.ask.grouped)
-            each = 1 - (1 - CONFIDENCE) / (len(self.ask.keys) if self.ask.keys is not None else 1)
+            each = 1 - (1 - CONFIDENCE) / parts
             return float(rank_errors(steps, [_RANGE] * len(steps), each).max())
         if self.factor is None:
             return None
@@ -185,7 +191,10 @@ def _demand(ask: Ask, budget: Budget, person: str | None, bounds: dict[str, int 
     )
     alone, swapped, fixed = share.alone, share.swapped, not ask.where and ask.groups is None
     if ask.what == "quantile":
-        check_bounds(ask.bounds)
+        if ask.candidates is None:
+            check_bounds(ask.bounds)
+        elif isinstance(ask.q, tuple) or ask.bounds is not None or not ask.candidates:
+            raise ValueError(f"candidates are for one q, without bounds, at least one value, got {ask!r}")
         levels = np.atleast_1d(np.asarray(ask.q, np.float64))
         if not ((levels >= 0) & (levels <= 1)).all():
             raise ValueError(f"q must be in [0, 1], got q={ask.q!r}")

@@ -2,8 +2,8 @@
 
 The plan prices descriptions (:class:`Ask`), without data: how much noise each answer gets follows from the accuracy
 wanted, or from weights, and from the cost of all of them together (``split``). What does not fit is refused then.
-``Plan.run`` asks the data twice: first every query is checked against the data up to the point where it would spend,
-then the total is recorded in the ledger as one release, and only then is noise drawn.
+``Plan.run`` first runs every query up to the point where it would spend (``waiting``), then records the total in the
+ledger as one release, and only then is noise drawn.
 
 Privacy. The report is one release of cost ``Plan.cost``, the sum of its answers' costs: each query is called with the
 budget that gives the planned noise, and what it would record must be what was planned, or the run ends before the
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,10 +26,12 @@ from accounting.printed import as_html, as_text
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._noise import NoiseName
+from dpkit.queries._rows import given
 from dpkit.queries._units import check_spending
 from dpkit.queries.answer import Answer
 from dpkit.queries.counts_and_sums import count
 from dpkit.queries.counts_and_sums import sum as sum_of
+from dpkit.queries.engines import Table
 from dpkit.queries.histograms import histogram
 from dpkit.queries.means_and_variances import mean, variance
 from dpkit.queries.quantiles import quantile
@@ -36,6 +39,7 @@ from dpkit.queries.reports.asks import Ask
 from dpkit.queries.reports.demands import Demand, contribution_bounds, demand
 from dpkit.queries.reports.report import Report
 from dpkit.queries.reports.split import split
+from dpkit.queries.reports.waiting import Again, Waiting
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
@@ -75,7 +79,7 @@ class Plan:
     demands: tuple[Demand, ...] = field(repr=False)
     strengths: tuple[float, ...] = field(repr=False)
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
         """What the plan costs at the budget's δ; less than the budget where every accuracy is wanted and has room."""
         return float(epsilon(self.cost, self.budget.delta))
@@ -144,14 +148,21 @@ class Plan:
             If an answer cannot be had from this data; the message names it, and nothing was spent.
         """
         source = randomness.resolve(rng)
+        data = given(data)
+        run = Waiting if isinstance(data, Table) else Again
         pairs = list(zip(self.demands, self.strengths, strict=True))
-        cost = compose([(self._would_cost(data, need, strength), 1) for need, strength in pairs])
-        label = f"queries.plan: {self.title or 'report'}, {len(self.asks)} answers"
-        row = charge(self.ledger, cost, label, source)
-        answers = {
-            need.ask.name: replace(self._answer(data, need, strength, source, None), query=need.ask.name)
-            for need, strength in pairs
-        }
+        queries = [run(partial(self._answer, data, need, strength, source)) for need, strength in pairs]
+        try:
+            costs = [self._planned_cost(query, *pair) for query, pair in zip(queries, pairs, strict=True)]
+            cost = compose([(one, 1) for one in costs])
+            label = f"queries.plan: {self.title or 'report'}, {len(self.asks)} answers"
+            row = charge(self.ledger, cost, label, source)
+            answers = {
+                ask.name: replace(query.answer(), query=ask.name) for ask, query in zip(self.asks, queries, strict=True)
+            }
+        finally:
+            for query in queries:
+                query.stop()
         settle(self.ledger, row)
         return Report(
             self.title or "Report", answers, cost, self.budget, self.epsilon, datetime.now(UTC),
@@ -169,20 +180,17 @@ class Plan:
             data, *positional, where=ask.where, person=self.person, budget=allowed, ledger=ledger, rng=rng, **options
         )
 
-    def _would_cost(self, data: Any, need: Demand, strength: float) -> Release:
-        """Run a query up to the point where it would spend, and compare what it would with the plan."""
+    def _planned_cost(self, query: Waiting | Again, need: Demand, strength: float) -> Release:
+        """What a query is about to spend, if that is what was planned."""
         try:
-            self._answer(data, need, strength, np.random.default_rng(0), _Asking())
-        except _WouldSpend as stopped:
-            if not _as_planned(stopped.cost, need.cost(strength, self.noise)):
-                raise RuntimeError(
-                    f"{need.ask.name!r} was planned at {need.cost(strength, self.noise)!r}, and would cost "
-                    f"{stopped.cost!r}: nothing was spent"
-                ) from None
-            return stopped.cost
+            cost = query.cost()
         except (TypeError, ValueError) as error:
             raise type(error)(f"{need.ask.name!r}: {error}") from None
-        raise RuntimeError(f"{need.ask.name!r} would be answered without a cost: nothing was spent")
+        if not _as_planned(cost, planned := need.cost(strength, self.noise)):
+            raise RuntimeError(
+                f"{need.ask.name!r} was planned at {planned!r}, and would cost {cost!r}: nothing was spent"
+            )
+        return cost
 
     def cells(self) -> list[list[str]]:
         """The table that is printed, its head first."""
@@ -286,20 +294,6 @@ def plan(
     demands = tuple(demand(ask, budget, person, limits, rows) for ask in questions)
     found = split(demands, budget, noise)
     return Plan(title, questions, found.cost, budget, found.noise, person, limits, ledger, demands, found.strengths)
-
-
-class _WouldSpend(Exception):
-    def __init__(self, cost: Release) -> None:
-        self.cost = cost
-
-
-class _Asking:
-    """In the place of a ledger: whatever would be spent ends the query there."""
-
-    budget = None
-
-    def spend(self, cost: Release, **_: object) -> None:
-        raise _WouldSpend(cost)
 
 
 def _as_planned(found: Release, planned: Release) -> bool:

@@ -2,8 +2,10 @@
 
 One noise for the whole plan. With Gaussian noise the answers compose as one Gaussian mechanism, μ² = Σ 1/z², and
 quantiles join by the privacy loss distribution of all together; a share of the budget is a share of ρ. With Laplace
-noise and δ = 0, ε adds up; with δ > 0 the loss distribution of all together is asked, too. Of the two, the plan takes
-the one with the smaller errors (the product over all answers), which public numbers decide.
+noise ε adds up. Of the two, the plan takes the one with the smaller errors (the product over all answers), which public
+numbers decide. (Laplace noise composed by its loss distribution gains from some ten answers on, where Gaussian noise is
+smaller: at ε = 1 and δ = 1e-6, 15 counts have errors of 45, 44 and 32, and 30 of 90, 65 and 45. ``noise="laplace"``
+has it.)
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from accounting import Budget, BudgetExceeded, Release, calibrate, compose, delta, epsilon
+from accounting.totals import Accountant
 from dpkit.queries._noise import NoiseName
 from dpkit.queries.reports.demands import Demand
 
@@ -47,14 +50,20 @@ def split(demands: Sequence[Demand], budget: Budget, noise: NoiseName | None) ->
         raise ValueError(f"noise must be 'laplace' or 'gaussian' (by default the better), got noise={noise!r}")
     if noise == "gaussian" and budget.delta == 0:
         raise ValueError(f"Gaussian noise needs budget.delta > 0, got {budget!r}: allow 1e-6, say")
-    names: list[NoiseName] = [noise] if noise else ["laplace"] if budget.delta == 0 else ["gaussian", "laplace"]
     found: list[Split] = []
     refusals: list[_Refused] = []
-    for name in names:
+
+    def tried(name: NoiseName, allowed: Budget) -> None:
         try:
-            found.append(_split(demands, budget, name))
+            found.append(_split(demands, allowed, name))
         except _Refused as refused:
             refusals.append(refused)
+
+    if noise != "laplace" and budget.delta > 0:
+        tried("gaussian", budget)
+    if noise != "gaussian":
+        # where ε adds up: of so few answers that Laplace noise is the smaller, the loss distribution says no less
+        tried("laplace", budget if noise == "laplace" else replace(budget, delta=0.0))
     if not found:
         raise BudgetExceeded(str(min(refusals, key=lambda refused: refused.wider)))
     return min(found, key=lambda one: _score(demands, one))
@@ -67,8 +76,9 @@ def _score(demands: Sequence[Demand], one: Split) -> tuple[float, float]:
         if need.ask.within is None and not need.free:
             known = need if need.factor is not None else replace(need, factor=1.0)
             total += math.log(max(known.error(strength, one.noise) or 0.0, 1e-300))
-    first = demands[0].budget
-    return total, float(epsilon(one.cost, first.delta))
+    if any(need.ask.within is None for need in demands):
+        return total, 0.0
+    return total, float(epsilon(one.cost, demands[0].budget.delta))
 
 
 def _split(demands: Sequence[Demand], budget: Budget, noise: NoiseName) -> Split:
@@ -95,7 +105,7 @@ def _split(demands: Sequence[Demand], budget: Budget, noise: NoiseName) -> Split
         return Split(noise, tuple(strengths(1.0)), fixed)
     try:
         room = replace(budget, epsilon=budget.epsilon * _ROOM)
-        multiplier = calibrate(lambda z: total(demands, strengths(z), noise), room)
+        multiplier = calibrate(lambda z: total(demands, strengths(z), noise), room, accountant=_adding(room))
     except BudgetExceeded:
         raise _refusal(demands, wanted, noise, budget, fixed) from None
     found = strengths(multiplier)
@@ -112,7 +122,14 @@ def total(
 
 def fits(cost: Release, budget: Budget) -> bool:
     """Whether a cost meets the budget."""
+    if budget.delta == 0:
+        return bool(epsilon(cost, 0.0) <= budget.epsilon)
     return bool(delta(cost, budget.epsilon) <= budget.delta)
+
+
+def _adding(budget: Budget) -> Accountant | None:
+    """Where δ is 0, ε adds up, and no other accountant need be asked."""
+    return "pure" if budget.delta == 0 else None
 
 
 def _refusal(
@@ -140,7 +157,7 @@ def _refusal(
         return total(demands, [found.get(i, 0.0) for i in range(len(demands))], noise, wanted)
 
     try:
-        fitting = need.error(1 / calibrate(alone, room), noise) or 0.0
+        fitting = need.error(1 / calibrate(alone, room, accountant=_adding(room)), noise) or 0.0
         way, wider = f"it fits with within={_up(fitting):g}{kept}", fitting / float(need.ask.within or 1)
     except BudgetExceeded:
         wider = _first(lambda factor: fits(together(factor), room))

@@ -152,7 +152,7 @@ class _Reader:
             own = self._test(node.expression.this)
             test, node = (own if test is None else f"({test}) and ({own})"), node.this
         if _kind(node) == "Count" and _kind(node.this) == "Column" and not _given(node) - {"this", "big_int"}:
-            known = _quoted_column(self._column(node.this))  # SQL counts the rows that have a value there
+            known = f"({_quoted_column(self._column(node.this))})"  # the rows that have a value there
             return Ask("count", name=name, where=known if test is None else f"({test}) and {known}", **self._by(groups))
         what, column, q = self._aggregate(node)
         options: dict[str, Any] = {"name": name, "where": test, "q": q} | self._by(groups)
