@@ -33,6 +33,8 @@ __all__ = ["CONFIDENCE", "Demand", "demand"]
 CONFIDENCE = 0.95
 # P(|noise| > reach × scale) = 1 − CONFIDENCE
 _REACH: dict[NoiseName, float] = {"gaussian": 1.9599639845400545, "laplace": math.log(20.0)}
+# a hair more than enough, for what a calibration rounds
+_INSIDE = 1 + 1e-7
 # cells in the range of a quantile, at most (``quantiles``)
 _RANGE = (1 << 50) + (1 << 41)
 
@@ -157,7 +159,7 @@ class Demand:
                 high = middle
             else:
                 low = middle
-        return high
+        return high * _INSIDE
 
 
 def demand(ask: Ask, budget: Budget, person: str | None, bounds: dict[str, int | None], rows: float | None) -> Demand:

@@ -142,8 +142,8 @@ def _refusal(
     need = demands[worst]
     spent = float(epsilon(cost, budget.delta))
     lines = (
-        f"the accuracy wanted of these answers costs ε = {spent:.4g} at δ = {budget.delta:g}, and the plan may spend "
-        f"{budget.epsilon:g}; {share:.0%} of it is {need.ask.name!r} with within={need.ask.within:g}"
+        f"the accuracy wanted of these answers costs ε = {spent:.4g} at δ = {need.budget.delta:g}, and the plan may "
+        f"spend {budget.epsilon:g}; {share:.0%} of it is {need.ask.name!r} with within={need.ask.within:g}"
     )
     # answers without a wish must be left something
     room = budget if len(wanted) == len(demands) else replace(budget, epsilon=_LEFT * budget.epsilon)

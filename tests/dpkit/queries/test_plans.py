@@ -116,6 +116,21 @@ def test_a_wanted_accuracy_is_met_at_the_least_cost(within, ask, pure):
     assert need.error(strength * 0.999, plan.noise) > within or strength < 1e-8
 
 
+@pytest.mark.parametrize("budget", [PURE, COME])
+def test_intervals_are_as_narrow_as_was_wanted(table, budget):
+    asks = [Ask("count", name=str(w), within=w) for w in (20, 51.5, 100)]
+    asks += [
+        Ask("sum", "paid", bounds=(0, 400), within=4e4),
+        Ask("histogram", "age", bins=3, bounds=(0, 99), within=50),
+    ]
+    report = queries.plan(asks, budget=replace(budget, epsilon=9.0), noise=None if budget is PURE else "gaussian").run(
+        table
+    )
+    for ask in asks:
+        low, high = report[ask.name].interval(0.95)
+        assert np.max(high - low) <= 2 * ask.within * (1 + 1e-9)
+
+
 def test_what_is_not_wanted_is_shared_by_weight():
     asks = [Ask("count", name="a", weight=4), Ask("count", name="b"), Ask("count", name="c", within=10)]
     plan = queries.plan(asks, budget=PURE)
