@@ -85,6 +85,18 @@ class Marginals:
     budget : Budget
     deviations : mapping of float
         By columns, the standard deviation σ_B of a part's noise, in units of its contrasts' norms.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> table = {"town": ["A", "B", "A"], "sex": ["f", "f", "m"]}
+    >>> budget = Budget(1.0, 1e-6, adjacency="add_remove")
+    >>> found = queries.marginals(table, {"town": ["A", "B"], "sex": ["f", "m"]}, budget=budget)
+    >>> found.noise_std("town", "sex").round(2).tolist(), float(found.noise_std("town")[0].round(2))
+    ([[4.23, 4.23], [4.23, 4.23]], 5.98)
+    >>> found.table("town", "sex").keys
+    (('A', 'f'), ('A', 'm'), ('B', 'f'), ('B', 'm'))
     """
 
     keys: dict[str, tuple[Any, ...]]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import product
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from accounting.checks import positive
 
@@ -26,7 +26,7 @@ _TAKES = {
 _OPTIONAL = ("bounds", "candidates", "groups", "keys", "bins", "q")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ask:
     """One answer that a report should have.
 
@@ -134,6 +134,17 @@ class Ask:
         object.__setattr__(self, "name", name or self._described())
         self._check()
 
+    def __repr__(self) -> str:
+        """What was stated."""
+        said = [repr(self.what), *([] if self.column is None else [repr(self.column)])]
+        stated = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("what", "column")
+        }
+        if self.name == self._described():
+            del stated["name"]
+        said += [f"{name}={value!r}" for name, value in stated.items() if value != Ask._UNSTATED.get(name)]
+        return f"Ask({', '.join(said)})"
+
     def _described(self) -> str:
         out = self.what if self.column is None else f"{self.what} of {self.column}"
         if self.q is not None:
@@ -171,6 +182,8 @@ class Ask:
                 positive(f"{option} of {self.name!r}", value)
         if self.within is not None and self.weight != 1.0:
             raise ValueError(f"{self.name!r}: weight shares what is left, and within= is wanted: leave one of them out")
+
+    _UNSTATED: ClassVar[dict[str, Any]] = {"name": "", "weight": 1.0}
 
     @property
     def grouped(self) -> bool:

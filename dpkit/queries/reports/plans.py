@@ -66,6 +66,20 @@ class Plan:
     budget : Budget
         What they may cost.
     noise : {"gaussian", "laplace"}
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> asks = [queries.Ask("count", where="age >= 65", within=12), queries.Ask("count", where="age < 18", within=12)]
+    >>> plan = queries.plan(asks, budget=Budget(1.0, 0.0, adjacency="add_remove"))
+    >>> round(plan.epsilon, 3)
+    0.478
+    >>> plan.errors
+    {'count where age >= 65': 12.0, 'count where age < 18': 12.0}
+    >>> report = plan.run({"age": [12, 40, 70]})
+    >>> list(report)
+    ['count where age >= 65', 'count where age < 18']
     """
 
     title: str

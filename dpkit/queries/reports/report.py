@@ -43,6 +43,19 @@ class Report(Mapping[str, Answer]):
     made : datetime
     simulation : bool
         The noise came from a seeded generator: nothing here is private.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> plan = queries.plan([queries.Ask("count", name="rows")], budget=Budget(1e6, 0.0, adjacency="add_remove"))
+    >>> report = plan.run([1, 2, 3])
+    >>> report["rows"].value
+    3
+    >>> print(report.to_csv())
+    answer,key,value,low,high,rows_off,informative
+    rows,,3,3,3,,True
+    <BLANKLINE>
     """
 
     title: str
