@@ -14,6 +14,7 @@ import typer
 
 from dpkit.cli.options import Command
 from dpkit.cli.printing import print_table, refusals, say
+from dpkit.cli.tables import Form, read_columns
 
 if TYPE_CHECKING:
     from dpkit.queries import Plan, Report
@@ -123,7 +124,7 @@ def _run(
         if dry or file is None:
             _show_plan(plan)
             return
-        report = plan.run(_read(file, asked.named_columns()))
+        report = plan.run(read_columns(file, asked.named_columns(), Form(",", ".", None, ())))
     if html is not None:
         report.to_html(html)
     if csv is not None:
@@ -144,24 +145,3 @@ def _show(report: Report) -> None:
     head, *rows = report.cells()
     say(report.headline(), style="bold")
     print_table([(name, "right" if name == "value" else "left") for name in head], rows)
-
-
-def _read(file: Path, names: list[str]) -> Any:
-    """The named columns of the file, its first one where none is named."""
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {file}")
-    import pandas as pd
-
-    parquet = file.suffix.lower() in (".parquet", ".pq")
-    if parquet:
-        from pyarrow import parquet as pq
-
-        there = pq.read_schema(file).names
-    else:
-        there = pd.read_csv(file, nrows=0).columns.tolist()
-    if missing := [name for name in names if name not in there]:
-        raise ValueError(f"the file has no column {missing[0]!r}; its columns are {', '.join(map(str, there))}")
-    wanted = names or there[:1]
-    if parquet:
-        return pd.read_parquet(file, columns=wanted)
-    return pd.read_csv(file, usecols=wanted, low_memory=False)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -300,3 +301,22 @@ def test_a_query_that_costs_more_than_planned_ends_the_run(table, monkeypatch):
     monkeypatch.setattr(type(need), "allowed", lambda self, strength, noise: replace(PURE, epsilon=2.0))
     with pytest.raises(RuntimeError, match=r"was planned at .* nothing was spent"):
         plan.run(table)
+
+
+def test_a_table_that_an_engine_reads_is_asked_once_for_each_answer(table, tmp_path):
+    """And a query that is refused leaves no thread waiting, and nothing spent."""
+    pytest.importorskip("duckdb", reason="the extra 'tables' is not installed")
+    path = tmp_path / "visits.parquet"
+    table.to_parquet(path)
+    asks = [ask for ask in ASKS if ask.what != "quantile"]
+    exact = replace(PURE, epsilon=1e7)
+    here, there = (queries.plan(asks, budget=exact, rows=1000).run(data) for data in (table, str(path)))
+    for name in here:
+        assert np.allclose(here[name].value, there[name].value, atol=1e-2), name
+    ledger, before = Ledger(COME), threading.active_count()
+    with pytest.raises(ValueError, match=r"'mean of nothing': .*nothing"):
+        queries.plan([*asks, Ask("mean", "nothing", bounds=(0, 1))], budget=COME, ledger=ledger).run(path)
+    with pytest.raises(BudgetExceeded):
+        queries.plan(asks, budget=replace(COME, epsilon=2.0), ledger=ledger).run(path)
+    assert not ledger.rows()
+    assert threading.active_count() == before
