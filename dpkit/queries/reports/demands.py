@@ -21,6 +21,7 @@ from typing import Literal
 import numpy as np
 
 from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, NoisyMax, PureDP, Release, epsilon
+from accounting.releases import Composed
 from dpkit.queries._columns import check_bounds
 from dpkit.queries._noise import NoiseName
 from dpkit.queries._ranks import first_rate, part_rate, rank_errors
@@ -33,6 +34,8 @@ __all__ = ["CONFIDENCE", "Demand", "demand"]
 CONFIDENCE = 0.95
 # P(|noise| > reach × scale) = 1 − CONFIDENCE
 _REACH: dict[NoiseName, float] = {"gaussian": 1.9599639845400545, "laplace": math.log(20.0)}
+# a budget's way to a noise multiplier and back
+_ALMOST = 1 + 1e-12
 # a hair more than enough, for what a calibration rounds
 _INSIDE = 1 + 1e-7
 # cells in the range of a quantile, at most (``quantiles``)
@@ -99,6 +102,29 @@ class Demand:
         if self.whole:
             return DiscreteLaplace(1 / strength, int(self.l1) if self.one_cell else None, adjacency=adjacency)
         return Laplace(1 / strength, adjacency=adjacency)
+
+    def covers(self, cost: Release, strength: float, noise: NoiseName) -> bool:
+        """Whether what a query is about to spend is what :meth:`cost` says, but for the last digit, or less."""
+        planned = self.cost(strength, noise)
+        if cost.adjacency != planned.adjacency:
+            return False
+        if isinstance(planned, PureDP):
+            return float(epsilon(cost, 0.0)) <= planned.epsilon * _ALMOST
+        if self.by_rank:
+            ((one, rounds),) = cost.parts if isinstance(cost, Composed) else ((cost, 1),)
+            ((same, _),) = planned.parts if isinstance(planned, Composed) else ((planned, 1),)
+            if not (isinstance(one, NoisyMax) and isinstance(same, NoisyMax) and rounds == self.rounds):
+                return False
+            return one.noise == same.noise and one.epsilon <= strength * _ALMOST
+        if isinstance(cost, Gaussian) and isinstance(planned, Gaussian):
+            return planned.noise_multiplier <= cost.noise_multiplier * _ALMOST
+        if isinstance(cost, DiscreteLaplace) and isinstance(planned, DiscreteLaplace) and cost.shift == planned.shift:
+            return planned.noise_multiplier <= cost.noise_multiplier * _ALMOST
+        return (
+            isinstance(cost, Laplace)
+            and isinstance(planned, Laplace)
+            and (planned.noise_multiplier <= cost.noise_multiplier * _ALMOST)
+        )
 
     def allowed(self, strength: float, noise: NoiseName) -> Budget:
         """The budget at which the query chooses this strength."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accounting import Budget, Gaussian, PureDP, Release, compose, epsilon
+from accounting import Budget, Release, compose, epsilon
 from accounting.checks import positive
 from accounting.printed import as_html, as_text
 from dpkit import randomness
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "plan"]
 
-# a budget's way to a noise multiplier and back
-_ALMOST = 1 + 1e-9
 _QUERIES: dict[str, Callable[..., Answer]] = {
     "count": count, "sum": sum_of, "mean": mean, "variance": variance, "histogram": histogram, "quantile": quantile,
 }  # fmt: skip
@@ -200,7 +198,8 @@ class Plan:
             cost = query.cost()
         except (TypeError, ValueError) as error:
             raise type(error)(f"{need.ask.name!r}: {error}") from None
-        if not _as_planned(cost, planned := need.cost(strength, self.noise)):
+        if not need.covers(cost, strength, self.noise):
+            planned = need.cost(strength, self.noise)
             raise RuntimeError(
                 f"{need.ask.name!r} was planned at {planned!r}, and would cost {cost!r}: nothing was spent"
             )
@@ -308,15 +307,3 @@ def plan(
     demands = tuple(demand(ask, budget, person, limits, rows) for ask in questions)
     found = split(demands, budget, noise)
     return Plan(title, questions, found.cost, budget, found.noise, person, limits, ledger, demands, found.strengths)
-
-
-def _as_planned(found: Release, planned: Release) -> bool:
-    """Whether a query costs what the plan says, but for the last digits, or less."""
-    if found.adjacency != planned.adjacency:
-        return False
-    if isinstance(planned, PureDP):
-        return float(epsilon(found, 0.0)) <= planned.epsilon * _ALMOST
-    if type(found) is not type(planned) or getattr(found, "shift", None) != getattr(planned, "shift", None):
-        return False
-    level = 1e-7 if isinstance(planned, Gaussian) else 0.0
-    return float(epsilon(found, level)) <= float(epsilon(planned, level)) * _ALMOST
