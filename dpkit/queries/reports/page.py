@@ -50,22 +50,24 @@ def page(
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{_text(title)}</title><style>{style}</style></head><body><main>"
         f"<header><h1>{_text(title)}</h1><p class='quiet'>{made.day} {made:%B %Y}</p>{mark}"
-        "<p>Chance was added to every number on this page, so that nobody can tell from it whether any one "
-        f"{_text(budget.unit)} is in the data. Each number comes with a range: in 95 of 100 cases, the "
+        f"<p>Chance was added to every number on this page, to protect every single {_text(budget.unit)} in the data; how "
+        "well it does is said at the end. Each number comes with a range: in 95 of 100 cases, the "
         f"number without that chance lies in it.</p></header>{sections}{_privacy(epsilon, budget)}"
         "</main></body></html>\n"
     )
 
 
 def _at_a_glance(rows: Sequence[Mapping[str, Any]], limits: Mapping[str, str]) -> str:
+    told = {limits[row["answer"]] for row in rows}
+    common = told.pop() if len(told) == 1 else ""
     body = "".join(
-        f"<tr><th scope='row'>{_text(row['answer'])}{_small(limits[row['answer']])}</th>"
+        f"<tr><th scope='row'>{_text(row['answer'])}{'' if common else _small(limits[row['answer']])}</th>"
         f"<td class='number'>{_value(row)}</td><td class='range'>{_range(row)}</td></tr>"
         for row in rows
     )
     return (
-        "<section><h2>At a glance</h2><table><thead><tr><th scope='col'>What</th><th scope='col' class='number'>About"
-        f"</th><th scope='col'>Range</th></tr></thead><tbody>{body}</tbody></table></section>"
+        f"<section><h2>At a glance</h2>{_small(common)}<table><thead><tr><th scope='col'>What</th>"
+        f"<th scope='col' class='number'>About</th><th scope='col'>Range</th></tr></thead><tbody>{body}</tbody></table></section>"
     )
 
 

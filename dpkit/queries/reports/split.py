@@ -64,6 +64,10 @@ def split(demands: Sequence[Demand], budget: Budget, noise: NoiseName | None) ->
     if noise != "gaussian":
         # where ε adds up: of so few answers that Laplace noise is the smaller, the loss distribution says no less
         tried("laplace", budget if noise == "laplace" else replace(budget, delta=0.0))
+    if not found and len(refusals) > 1 and any(need.ask.within is None for need in demands):
+        # what would fit leaves the others the noise that is best for them
+        others = [replace(need, ask=replace(need.ask, within=None)) for need in demands]
+        raise BudgetExceeded(str(refusals[0 if split(others, budget, None).noise == "gaussian" else 1]))
     if not found:
         raise BudgetExceeded(str(min(refusals, key=lambda refused: refused.wider)))
     return min(found, key=lambda one: _score(demands, one))
