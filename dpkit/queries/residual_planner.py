@@ -31,7 +31,7 @@ and 4.2, so ask for them by :func:`dpkit.queries.plan`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
@@ -45,11 +45,12 @@ from accounting.checks import positive
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import coded_by, labels, mask
-from dpkit.queries._rows import given
+from dpkit.queries._rows import given, rows_of
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.engines import Table
 from dpkit.queries.marginal_tables import Marginals
 from dpkit.queries.residual_basis import Part, along, contrasts, parts_of, squared_norms
+from dpkit.queries.where_words import column_in
 from dpkit.samplers import rounded_gaussian
 
 if TYPE_CHECKING:
@@ -118,11 +119,7 @@ def marginals(
         raise ValueError(
             f"marginals need budget.delta > 0, for their noise is Gaussian, got {budget!r}: allow 1e-6, say"
         )
-    if isinstance(given(data), Table):
-        raise TypeError(
-            "marginals need their columns in memory, as the same rows of a person must be in all tables: read them "
-            "first (pandas.read_parquet(..., columns=[...]), say)"
-        )
+    data = given(data)
     names, domain = _domain(keys)
     asked = _tables(names, tables)
     chosen = [tuple(sorted(names.index(name) for name in table)) for table in asked]
@@ -149,19 +146,14 @@ def marginals(
     if not all(scale.min(initial=1.0) >= 2.0**-40 and scale.max(initial=1.0) <= 2.0**40 for scale in scales):
         raise ValueError("the noise must be within a factor of 2**40 of a row: choose another epsilon, or fewer keys")
 
-    rows = None if where is None else mask(data, where)
-    coded = [
-        coded_by(labels(data, name, f"keys[{name!r}]", rows), values)
-        for name, values in zip(names, domain, strict=True)
-    ]
-    listed = reduce(np.logical_and, [code >= 0 for code in coded])
-    rows = listed if rows is None else listed & rows
-    owner = owners(data, person, rows)
     source = randomness.resolve(rng)
+    if isinstance(data, Table):
+        found = _scanned(data, names, domain, chosen, where, person, share, source)
+    else:
+        found = _loaded(data, names, domain, chosen, where, person, share, source)
     cost = Gaussian(z, adjacency=budget.adjacency)
     row = charge(ledger, cost, f"queries.marginals of {', '.join(names)}", source)
-    kept = kept_rows(owner, None, share, rows, source)
-    counts = {table: _counted([coded[i][kept] for i in table], [sizes[i] for i in table]) for table in chosen}
+    counts = found()
     measured = {}
     for part, scale in zip(parts, scales, strict=True):
         table = next(table for table in chosen if set(part) <= set(table))
@@ -251,10 +243,63 @@ def _sensitivity(parts: Sequence[Part], precisions: Sequence[float], sizes: Sequ
     return largest * share.per_group**2
 
 
-def _counted(coded: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> NDArray[np.int64]:
-    """The contingency table of the rows."""
-    place = np.ravel_multi_index(tuple(coded), tuple(sizes))
-    return np.bincount(place, minlength=math.prod(sizes)).reshape(tuple(sizes))
+def _loaded(
+    data: Any,
+    names: Sequence[str],
+    domain: Sequence[tuple[Any, ...]],
+    tables: Sequence[Part],
+    where: Any,
+    person: Any,
+    share: Share,
+    rng: np.random.Generator,
+) -> Callable[[], dict[Part, NDArray[np.int64]]]:
+    """The exact tables of data in memory, once the cost is recorded."""
+    rows = None if where is None else mask(data, where)
+    coded = [
+        coded_by(labels(data, name, f"keys[{name!r}]", rows), values)
+        for name, values in zip(names, domain, strict=True)
+    ]
+    listed = reduce(np.logical_and, [code >= 0 for code in coded])
+    rows = listed if rows is None else listed & rows
+    owner = owners(data, person, rows)
+
+    def counted() -> dict[Part, NDArray[np.int64]]:
+        kept = kept_rows(owner, None, share, rows, rng)
+        found = {}
+        for table in tables:
+            shape = tuple(len(domain[i]) for i in table)
+            place = np.ravel_multi_index(tuple(coded[i][kept] for i in table), shape)
+            found[table] = np.bincount(place, minlength=math.prod(shape)).reshape(shape)
+        return found
+
+    return counted
+
+
+def _scanned(
+    data: Table,
+    names: Sequence[str],
+    domain: Sequence[tuple[Any, ...]],
+    tables: Sequence[Part],
+    where: Any,
+    person: Any,
+    share: Share,
+    rng: np.random.Generator,
+) -> Callable[[], dict[Part, NDArray[np.int64]]]:
+    """The same by an engine, whose rows are chosen for each table by itself: so of persons they cannot be had."""
+    if person is not None:
+        raise TypeError(
+            "marginals of persons need their columns in memory, as the same rows of a person must be in all tables: "
+            "read them first (pandas.read_parquet(..., columns=[...]), say)"
+        )
+    for name, values in zip(names, domain, strict=True):
+        data = data.where(column_in(name, values))
+    found = {}
+    for table in tables:
+        groups = [names[i] for i in table]
+        cells = list(product(*(domain[i] for i in table))) if len(table) > 1 else list(domain[table[0]])
+        rows = rows_of(data, where=where, groups=groups, keys=cells, person=None, numeric=False)
+        found[table] = rows.counts(share, rng)().reshape(tuple(len(domain[i]) for i in table))
+    return lambda: found
 
 
 def _noise(scale: Array, rng: np.random.Generator) -> NDArray[np.int64]:

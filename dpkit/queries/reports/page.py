@@ -50,8 +50,8 @@ def page(
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{_text(title)}</title><style>{style}</style></head><body><main>"
         f"<header><h1>{_text(title)}</h1><p class='quiet'>{made.day} {made:%B %Y}</p>{mark}"
-        f"<p>Chance was added to every number on this page, to protect every single {_text(budget.unit)} in the data; how "
-        "well it does is said at the end. Each number comes with a range: in 95 of 100 cases, the "
+        f"<p>Chance was added to every number on this page, to protect every single {_text(budget.unit)} in the data; "
+        "how well it does is said at the end. Each number comes with a range: in 95 of 100 cases, the "
         f"number without that chance lies in it.</p></header>{sections}{_privacy(epsilon, budget)}"
         "</main></body></html>\n"
     )
@@ -67,7 +67,8 @@ def _at_a_glance(rows: Sequence[Mapping[str, Any]], limits: Mapping[str, str]) -
     )
     return (
         f"<section><h2>At a glance</h2>{_small(common)}<table><thead><tr><th scope='col'>What</th>"
-        f"<th scope='col' class='number'>About</th><th scope='col'>Range</th></tr></thead><tbody>{body}</tbody></table></section>"
+        "<th scope='col' class='number'>About</th><th scope='col'>Range</th></tr></thead>"
+        f"<tbody>{body}</tbody></table></section>"
     )
 
 

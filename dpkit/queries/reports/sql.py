@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from dpkit.queries.reports.asks import Ask, What
+from dpkit.queries.where_words import quoted, quoted_column
 
 __all__ = ["asks_from_sql"]
 
@@ -33,8 +34,6 @@ _INSTEAD = {
     "with": "WITH: ask for one table",
 }
 _SELECT = re.compile(r"\s*(select|with|from)\b", re.IGNORECASE)
-_PLAIN = re.compile(r"[^\W\d][\w.]*$")
-_WORDS = {"and", "or", "not", "in"}
 
 
 def asks_from_sql(sql: str, columns: Mapping[str, Mapping[str, Any]]) -> list[Ask]:
@@ -152,7 +151,7 @@ class _Reader:
             own = self._test(node.expression.this)
             test, node = (own if test is None else f"({test}) and ({own})"), node.this
         if _kind(node) == "Count" and _kind(node.this) == "Column" and not _given(node) - {"this", "big_int"}:
-            known = f"({_quoted_column(self._column(node.this))})"  # the rows that have a value there
+            known = f"({quoted_column(self._column(node.this))})"  # the rows that have a value there
             return Ask("count", name=name, where=known if test is None else f"({test}) and {known}", **self._by(groups))
         what, column, q = self._aggregate(node)
         options: dict[str, Any] = {"name": name, "where": test, "q": q} | self._by(groups)
@@ -204,17 +203,17 @@ class _Reader:
             inner = self._test(node.this)
             return f"not ({inner})" if kind == "Not" else inner
         if kind == "Column":
-            return f"{_quoted_column(self._column(node))} = true"
+            return f"{quoted_column(self._column(node))} = true"
         if kind in _RELATIONS:
             return self._compared(node, _RELATIONS[kind])
         if kind == "Between" and not _given(node) - {"this", "low", "high"}:
-            column = _quoted_column(self._column(node.this, "WHERE"))
+            column = quoted_column(self._column(node.this, "WHERE"))
             return f"{column} >= {self._value(node.args['low'])} and {column} <= {self._value(node.args['high'])}"
         if kind == "In" and not _given(node) - {"this", "expressions"}:
             values = ", ".join(self._value(value) for value in node.expressions)
-            return f"{_quoted_column(self._column(node.this, 'WHERE'))} in ({values})"
+            return f"{quoted_column(self._column(node.this, 'WHERE'))} in ({values})"
         if kind == "Is" and _kind(node.expression) == "Null":
-            return f"not {_quoted_column(self._column(node.this, 'WHERE'))}"
+            return f"not {quoted_column(self._column(node.this, 'WHERE'))}"
         raise ValueError(
             f"WHERE {_text(node)} cannot be translated: a condition compares a column with a value, by = <> < <= > >= "
             "IN BETWEEN IS NULL, joined by AND, OR and NOT"
@@ -225,7 +224,7 @@ class _Reader:
         if _kind(left) != "Column" and _kind(right) == "Column":
             left, right = right, left
             relation = relation.translate(str.maketrans("<>", "><"))
-        return f"{_quoted_column(self._column(left, 'WHERE'))} {relation} {self._value(right)}"
+        return f"{quoted_column(self._column(left, 'WHERE'))} {relation} {self._value(right)}"
 
     def _value(self, node: Any) -> str:
         kind = _kind(node)
@@ -236,9 +235,9 @@ class _Reader:
             and str(node.to).upper() in ("DATE", "TIMESTAMP")
             and _kind(node.this) == "Literal"
         ):
-            return _quoted(str(node.this.this))
+            return quoted(str(node.this.this))
         if kind == "Literal" and node.is_string:
-            return _quoted(str(node.this))
+            return quoted(str(node.this))
         if kind in ("Literal", "Neg", "Paren"):
             self._number(node)
             return _text(node).strip("()").replace(" ", "")
@@ -256,14 +255,3 @@ def _given(node: Any) -> set[str]:
 
 def _text(node: Any) -> str:
     return cast(Callable[..., str], node.sql)(dialect="duckdb")
-
-
-def _quoted(text: str) -> str:
-    for mark in "'\"`":
-        if mark not in text:
-            return f"{mark}{text}{mark}"
-    raise ValueError(f"a text with all of ' \" ` cannot be compared, got {text!r}")
-
-
-def _quoted_column(name: str) -> str:
-    return name if _PLAIN.match(name) and name.lower() not in _WORDS else _quoted(name)

@@ -223,3 +223,19 @@ def test_tables_that_were_not_measured_are_named():
         found.array("x")
     with pytest.raises(ValueError, match="must be distinct"):
         found.array("c0", "c0")
+
+
+def test_an_engine_counts_the_same_where_the_unit_is_a_row(tmp_path):
+    pytest.importorskip("duckdb", reason="the extra 'tables' is not installed")
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"town": rng.choice(["A b", "O'N", "x"], 300), "age": rng.integers(0, 5, 300), "who": 1})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    keys = {"town": ["A b", "O'N"], "age": [0, 1, 3]}
+    asked = {"keys": keys, "tables": [("town", "age"), ("age",)], "where": "age < 3", "budget": NOTHING}
+    here, there = (queries.marginals(data, **asked) for data in (frame, tmp_path / "rows.parquet"))
+    for table in [("town", "age"), ("age",), ("town",)]:
+        assert np.allclose(here.array(*table), there.array(*table), atol=1e-9)
+    persons = {"person": "who", "max_contributions": 1, "budget": replace(COME, unit="person")}
+    with pytest.raises(TypeError, match="marginals of persons need their columns in memory"):
+        queries.marginals(tmp_path / "rows.parquet", **asked | persons)
