@@ -67,7 +67,7 @@ class DuckDB:
             raise _refused(error) from None
 
     def _run(self, query: str) -> Any:
-        return self._connection.execute(query)
+        return self._connection.sql(query)
 
     def registered(self, table: Any) -> str:
         """A table in memory, by a name that can stand behind FROM."""
@@ -209,8 +209,8 @@ def _listed(path: str) -> list[str]:
         raise FileNotFoundError(f"there is no file {path!r}, nor one that this pattern means")
     if strange := [name for name in found if not name.lower().endswith(_TEXTS + _PARQUET)]:
         raise ValueError(
-            f"data must be CSV (.csv, .tsv, also .gz) or Parquet (.parquet) files, got {strange[0]!r}: read it yourself, "
-            "and give the table"
+            f"data must be CSV (.csv, .tsv, also .gz) or Parquet (.parquet) files, got {strange[0]!r}"
+            ": read it yourself, and give the table"
         )
     return found
 
