@@ -162,9 +162,7 @@ def _add_parts(
     keyed = selection.table.row_key is not None
     columns = ["p", *cell, *selection.v, *(["k"] if keyed else [])]
     batches = session.batches(f"SELECT {', '.join(f'CAST({name} AS BIGINT)' for name in columns)} FROM {source}")
-    kept = kept_by_numpy(
-        batches, share, key.form, key.polynomial, parts=parts, parts_from=_FORM - 4, grouped=bool(cell), keyed=keyed
-    )
+    kept = kept_by_numpy(batches, share, key.form, key.polynomial, parts=parts, grouped=bool(cell), keyed=keyed)
     for group, *values in kept:
         if spread:
             cells, counts = np.unique(np.stack([group, values[0]]), axis=1, return_counts=True)

@@ -21,18 +21,22 @@ __all__ = ["PRIME", "kept_by_numpy", "linear", "mixed"]
 
 PRIME = (1 << 31) - 1
 _WHOLE = NDArray[np.int64]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _NONE = np.iinfo(np.int64).max
 # up to so many rows of a person the smallest are found one after another, and by sorting beyond
 _FEW = 16
 
 
-def linear(pieces: Sequence[_WHOLE], form: Sequence[int], start: int = 1) -> _WHOLE:
-    """The linear form of ``bounded.Key``, in numpy."""
+def linear(pieces: Sequence[_WHOLE | None], form: Sequence[int]) -> _WHOLE:
+    """The linear form of ``bounded.Key``, in numpy; None is 0."""
     total: Any = form[0]
-    for piece, a in zip(pieces, form[start:], strict=False):
-        product = piece * a
-        # below 2³², and the same modulo 2³¹ − 1
-        total = total + ((product & PRIME) + (product >> 31))
+    for piece, a in zip(pieces, form[1:], strict=False):
+        if piece is not None:
+            product = piece * a
+            # below 2³², and the same modulo 2³¹ − 1
+            total = total + (product & PRIME)
+            product >>= 31
+            total += product
     return np.asarray(total % PRIME, np.int64)
 
 
@@ -45,8 +49,10 @@ def mixed(t: _WHOLE, polynomial: Sequence[int]) -> _WHOLE:
     return np.asarray(out, np.int64)
 
 
-def pieces_of(whole: _WHOLE) -> list[_WHOLE]:
-    """Bits 0 to 30, and 31 to 61."""
+def pieces_of(whole: _WHOLE) -> list[_WHOLE | None]:
+    """Bits 0 to 30, and 31 to 61; None where they are all 0."""
+    if whole.min() >= 0 and whole.max() <= PRIME:
+        return [whole, None]
     return [whole & PRIME, (whole & (PRIME << 31)) >> 31]
 
 
@@ -57,20 +63,20 @@ def kept_by_numpy(
     polynomial: Sequence[int],
     *,
     parts: int,
-    parts_from: int,
     grouped: bool,
     keyed: bool,
 ) -> Iterator[list[_WHOLE]]:
     """The used rows of each part: the group's number (0 without groups), and the whole numbers.
 
-    A batch has the columns p, g (if ``grouped``), v0, v1, … and k (if ``keyed``); parts have their own coefficients.
+    A batch has the columns p, g (if ``grouped``), v0, v1, … and k (if ``keyed``).
     """
     with tempfile.TemporaryDirectory(prefix="dpkit-") as folder:
         width = 0
         for batch in batches:
             columns = [np.asarray(column, np.int64) for column in batch]
             width = len(columns)
-            of = linear(pieces_of(columns[0]), form, parts_from) % parts
+            # Fibonacci hashing; which part a person is in changes nothing
+            of = ((columns[0].view(np.uint64) * _GOLDEN) >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)
             order = np.argsort(of.astype(np.uint16), kind="stable")
             ends = np.searchsorted(of[order], np.arange(parts + 1))
             ordered = np.stack([column[order] for column in columns], axis=1)
@@ -90,12 +96,13 @@ def kept_by_numpy(
 def _kept(
     columns: list[_WHOLE], share: Share, form: Sequence[int], polynomial: Sequence[int], grouped: bool, keyed: bool
 ) -> list[_WHOLE]:
+    if keyed and not grouped:
+        return _kept_by_key(columns, share, form, polynomial)
     p, *others = _by_content(columns, 1 + grouped)
     g = others.pop(0) if grouped else np.zeros(p.size, np.int64)
     last = others.pop() if keyed else _numbered([p, g, *others])
-    person = pieces_of(p)
     # ties are settled by the place, which is the order of the values
-    h = mixed(linear([*person, *(piece for key in [*others, last] for piece in pieces_of(key))], form), polynomial)
+    h = mixed(linear([piece for key in [p, *others, last] for piece in pieces_of(key)], form), polynomial)
     starts = _starts([p, g])
     kept = _smallest(h, starts, share.per_group)
     if grouped:
@@ -106,6 +113,23 @@ def _kept(
         of_row = np.repeat(chosen, np.diff(np.append(starts, p.size)))
         kept = kept[of_row[kept]]
     return [g[kept], *(column[kept] for column in others)]
+
+
+def _kept_by_key(columns: list[_WHOLE], share: Share, form: Sequence[int], polynomial: Sequence[int]) -> list[_WHOLE]:
+    """Without groups: every row has a hash of its own from the start, and one order of places does it all."""
+    p, *values = columns
+    h = mixed(linear([piece for column in columns for piece in pieces_of(column)], form), polynomial)
+    low = int(p.min())
+    if (int(p.max()) - low).bit_length() <= 32:
+        packed = ((p - low) << 31) | h
+        order = np.argsort(packed)
+        tied = packed[order][1:] == packed[order][:-1]
+    if (int(p.max()) - low).bit_length() > 32 or tied.any():
+        order = np.lexsort([*values[::-1], h, p])
+    starts = _starts([p[order]])
+    sizes = np.diff(np.append(starts, p.size))
+    kept = order[np.arange(p.size) - np.repeat(starts, sizes) < share.per_group]
+    return [np.zeros(kept.size, np.int64), *(column[kept] for column in values[:-1])]
 
 
 def _by_content(columns: list[_WHOLE], names: int) -> list[_WHOLE]:

@@ -231,29 +231,26 @@ class Scanned:
 
     def _bin(self, edges: Array, cut: bool) -> str:
         """The bin of the value, −1 for none, NULL for no value."""
-        x = f"({self._clipped((float(edges[0]), float(edges[-1]))) if cut else self._double()})"
-        last = edges.size - 2
-        top = literal(float(edges[-1]), self._say)
+        x, last = self._double(), edges.size - 2
+        low, high = literal(float(edges[0]), self._say), literal(float(edges[-1]), self._say)
         place = self._even_bin(edges, x) or f"({self._tree(edges, x, 0, edges.size)} - 1)"
-        below = f"WHEN {x} < {literal(float(edges[0]), self._say)} THEN -1"
-        inside = f"CASE WHEN {x} = {top} THEN {last} WHEN {x} > {top} THEN -1 {below} ELSE {place} END"
-        return self._checked(inside, rounding=False)
+        ends = f"WHEN {x} >= {high} THEN {last} WHEN {x} < {low} THEN 0"
+        if not cut:
+            ends = f"WHEN {x} = {high} THEN {last} WHEN {x} > {high} OR {x} < {low} THEN -1"
+        return self._checked(f"CASE {ends} ELSE {place} END", rounding=False)
 
     def _even_bin(self, edges: Array, x: str) -> str | None:
-        """The bin between edges that are low + i·step to the last bit: guessed, and set right by the edges around."""
-        low, bins = float(edges[0]), edges.size - 1
-        step = (float(edges[-1]) - low) / bins
-        if bins > 1 << 20 or not np.array_equal(np.arange(bins) * step + low, edges[:-1]):
+        """The bin by a division, where that is right for every number between the edges.
+
+        Difference, quotient and floor never fall as x grows: what is right at every edge and just below it is right in
+        between, too.
+        """
+        low, width = edges[0], (edges[-1] - edges[0]) / (edges.size - 1)
+        at, below = (np.floor((ends - low) / width) for ends in (edges[:-1], np.nextafter(edges[1:], -np.inf)))
+        bins = np.arange(edges.size - 1)
+        if not (np.array_equal(at, bins) and np.array_equal(below, bins)):
             return None
-        start, width = literal(low, self._say), literal(step, self._say)
-        guess = f"LEAST(FLOOR(({x} - {start}) / {width}), {literal(float(bins - 1), self._say)})"
-        after = f"({guess} + {literal(1.0, self._say)})"
-        right = (
-            f"CASE WHEN {x} < {guess} * {width} + {start} THEN {guess} - {literal(1.0, self._say)} "
-            f"WHEN {after} < {literal(float(bins), self._say)} AND {x} >= {after} * {width} + {start} THEN {after} "
-            f"ELSE {guess} END"
-        )
-        return f"CAST({right} AS INTEGER)"
+        return f"CAST(FLOOR(({x} - {literal(float(low), self._say)}) / {literal(float(width), self._say)}) AS INTEGER)"
 
     def _tree(self, edges: Array, x: str, low: int, high: int) -> str:
         """How many of the increasing edges are not above x, by bisection."""
