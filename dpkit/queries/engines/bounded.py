@@ -298,7 +298,8 @@ def _chosen(selection: Selection, share: Share, key: Key, part: tuple[int, int],
     person = _person(selection)
     if selection.table.row_key is None:
         alike = ", ".join(["p", *cell, *v])
-        source = f"(SELECT {alike}, ROW_NUMBER() OVER (PARTITION BY {alike} ORDER BY p) AS j FROM {source}) AS a"
+        number = f"ROW_NUMBER() OVER (PARTITION BY {alike} ORDER BY p)"
+        source = f"(SELECT {alike}, CAST({number} AS BIGINT) AS j FROM {source}) AS a"
         pieces = [*person, *(piece for name in [*v, "j"] for piece in _pieces(name, say))]
         ordered += ", j"
     else:

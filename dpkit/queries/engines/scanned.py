@@ -1,9 +1,8 @@
 """Rows that an engine reads: what a query asks of its data (``queries._rows.Rows``), as SQL.
 
 Every value becomes a whole number inside the engine, by the arithmetic of ``Loaded`` in the same order, each step of
-it one rounding of IEEE 754: clipped, scaled, rounded half to even. Clipping comes first here and last there; as
-rounding keeps the order of numbers, the whole numbers are the same. A value that is missing, not finite or beyond 2⁵³
-has no whole number, which the same scan counts: then the query is refused.
+it one rounding of IEEE 754: clipped, scaled, rounded half to even; so the whole numbers are the same. A value that is
+missing, not finite, or as a whole number beyond 2⁵³ has none, which the same scan counts: then the query is refused.
 """
 
 from __future__ import annotations
