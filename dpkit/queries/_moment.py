@@ -107,7 +107,7 @@ class Moment:
         )
 
     def noisy(self, degree: int, law: Noise) -> list[Array]:
-        """The sums of the Bernstein weights of a degree with noise, in rows; of a mean without the first, where n is public."""
+        """The sums of the Bernstein weights of a degree with noise, in rows; without the first where n tells it."""
         bounds, bits = (self.low, self.high), round(-math.log2(law.step))
         weights = self.rows.weights(self.share, self.rng, bounds, degree, bits)
         _, row = spend(law, self.query, self.rng, self.ledger)

@@ -5,9 +5,10 @@ good (everything is checked when :func:`rows_of` returns or when the first sum i
 of one person are used, and exact sums of whole numbers. Data in memory do it by numpy (:class:`Loaded`), all others in
 their engine (``dpkit.queries.engines``); on the same rows both give the same whole numbers.
 
-Every method is called before the ledger is charged, and returns a function that hands out its sums afterwards. An engine
-adds up in the first call: one that is stopped, or that finds bad values, costs nothing. In memory all is checked before,
-and the second call does the work.
+Every method is called before the ledger is charged, and returns a function that hands out its sums afterwards. An
+engine adds up in the first call: one that is stopped, or that finds bad values, costs nothing. In memory all is checked
+before, and the second call does the work. Rounding keeps the order of numbers, so that what is clipped to the bounds
+and then rounded lies between the rounded bounds.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Rows(Protocol):
     def weights(
         self, share: Share, rng: np.random.Generator, bounds: tuple[float, float], degree: int, bits: int
     ) -> Callable[[], Cells]:
-        """The sums of the Bernstein weights of a degree, times the rows' own, in units of 2**-bits; by weight, group."""
+        """The sums of the Bernstein weights of a degree, times the rows' own, in units of 2**-bits, by group."""
         ...
 
     def squares(self, bounds: tuple[float, float], bits: int) -> tuple[int, int]:
@@ -186,10 +187,11 @@ class Loaded:
 
     def _sums(self, share: Share, rng: np.random.Generator, step: float, bounds: tuple[float, float]) -> Cells:
         """Exact, for each is at most 2³¹ steps."""
-        kept, (a, b) = self._kept(share, rng), (round(end / step) for end in bounds)
+        kept = self._kept(share, rng)
         totals = np.zeros(max(1, len(self.names)), np.int64)
         for start, part in self._blocks(1 << 16):
-            np.clip(np.rint(part / step, out=part), a, b, out=part)
+            np.clip(part, *bounds, out=part)
+            np.rint(np.divide(part, step, out=part), out=part)
             # sums of 2¹⁶ numbers of 2³¹ are exact in double precision
             self._add(totals, start, part if kept is None else part[kept[start : start + part.size]], kept)
         return totals
@@ -255,9 +257,10 @@ class Loaded:
         low, high = bounds
         factor = 2.0**bits / (high - low)
         for start, part in self._blocks(size):
+            np.clip(part, low, high, out=part)
             part -= low
             part *= factor
-            np.clip(np.rint(part, out=part), 0.0, 2.0**bits, out=part)
+            np.rint(part, out=part)
             yield start, part if kept is None else part[kept[start : start + size]]
 
     def _add(self, cell: Cells, start: int, part: Array, kept: NDArray[np.bool_] | None, size: int = 1 << 16) -> None:

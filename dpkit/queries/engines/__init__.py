@@ -2,7 +2,7 @@
 
 This package states the sensitivity, prices, draws exact noise and writes the ledger; what an engine hands back are sums
 of whole numbers, a few for each group. ``data`` of a query may be a path (CSV, Parquet, a folder or pattern of it), a
-LazyFrame of polars, a relation of DuckDB or a data frame of Spark; :func:`table` makes joins and derived tables of them.
+LazyFrame of polars, a relation of DuckDB or a data frame of Spark; :func:`table` makes joins and derived tables.
 
 Why the seam is SQL text, with a dialect of ten lines for each engine (``dialects``). Sensitivity rests on single
 operations: how a number is rounded, what NaN is compared with, whether a product can leave 64 bits. Ibis and narwhals

@@ -10,9 +10,9 @@ Why this bounds sensitivity. Which of a person's rows are used depends on that p
 alone, whatever the hash is worth: with the same coefficients, neighbouring data give the same selection of everybody
 else's rows. A hash that spreads badly would cost accuracy (rows that are used are no fair sample), never privacy.
 
-Row keys. Without a column that tells a person's rows apart, the key of a row is what the query uses of it, its group and
-its whole numbers, and a number that counts rows that agree in all of these. Rows that agree are exchangeable, as the sums
-are the same whichever of them is used; counting them gives each a chance of its own.
+Row keys. Without a column that tells a person's rows apart, the key of a row is what the query uses of it, its group
+and its whole numbers, and a number that counts rows that agree in all of these. Rows that agree are exchangeable, as
+the sums are the same whichever of them is used; counting them gives each a chance of its own.
 
 A count needs no choice among a person's rows in a group: it is min(rows, m).
 
@@ -31,15 +31,16 @@ import numpy as np
 
 from dpkit.queries._units import Share
 from dpkit.queries.engines.dialects import Dialect
+from dpkit.queries.engines.parts import PRIME, kept_by_numpy
+from dpkit.queries.engines.sessions import DuckDB
 from dpkit.queries.engines.tables import Table
 from dpkit.samplers._exact import random_words
 
-__all__ = ["PRIME", "Key", "Selection", "Totals", "kept_totals"]
+__all__ = ["Key", "Selection", "Totals", "kept_totals"]
 
-PRIME = (1 << 31) - 1
 _FORM = 48
 # rows that are sorted at once
-_ROWS_PER_PART = 4_000_000
+_ROWS_PER_PART = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,49 @@ def kept_totals(selection: Selection, share: Share, rng: np.random.Generator, sp
     key = Key.drawn(rng)
     rows = totals.cells.pop(())[0]
     parts = math.ceil(rows / _ROWS_PER_PART)
+    session = selection.table.session
+    if (
+        isinstance(session, DuckDB) and selection.whole_person and selection.columns and parts
+        and (selection.keys is not None or selection.binned or not selection.groups)
+    ):  # fmt: skip
+        _add_parts(totals, session, selection, share, key, parts, spread)
+        return totals
     query = _counted if not selection.columns else _chosen
     for part in range(parts):
-        for found in selection.table.session.ask(query(selection, share, key, (part, parts), spread)):
+        for found in session.ask(query(selection, share, key, (part, parts), spread)):
             numbers = 1 + (0 if spread else len(selection.v))
             totals.add(tuple(found[:-numbers]), found[-numbers:])
     return totals
+
+
+def _add_parts(
+    totals: Totals, session: DuckDB, selection: Selection, share: Share, key: Key, parts: int, spread: bool
+) -> None:
+    """The sums over the rows that numpy keeps, part by part."""
+    source, cell = _listed_rows(selection, key, (0, 1))
+    keyed = selection.table.row_key is not None
+    columns = ["p", *cell, *selection.v, *(["k"] if keyed else [])]
+    batches = session.batches(f"SELECT {', '.join(f'CAST({name} AS BIGINT)' for name in columns)} FROM {source}")
+    kept = kept_by_numpy(batches, share, key.form, key.polynomial, parts=parts, grouped=bool(cell), keyed=keyed)
+    for group, *values in kept:
+        if spread:
+            cells, counts = np.unique(np.stack([group, values[0]]), axis=1, return_counts=True)
+            for (code, value), n in zip(cells.T.tolist(), counts.tolist(), strict=True):
+                totals.add((code, value) if cell else (value,), [n])
+            continue
+        size = int(group.max(initial=0)) + 1
+        counts = np.bincount(group, minlength=size)
+        # in two halves, whose sums are exact in double precision
+        sums = [
+            [(int(high) << 16) + int(low) for high, low in zip(
+                np.bincount(group, weights=column >> 16, minlength=size).tolist(),
+                np.bincount(group, weights=column & 0xFFFF, minlength=size).tolist(),
+                strict=True,
+            )]
+            for column in values
+        ]  # fmt: skip
+        for code in np.flatnonzero(counts).tolist():
+            totals.add((code,) if cell else (), [int(counts[code]), *(column[code] for column in sums)])
 
 
 def _all_totals(selection: Selection, spread: bool) -> Totals:
@@ -260,12 +298,14 @@ def _chosen(selection: Selection, share: Share, key: Key, part: tuple[int, int],
     person = _person(selection)
     if selection.table.row_key is None:
         alike = ", ".join(["p", *cell, *v])
-        source = f"(SELECT {alike}, ROW_NUMBER() OVER (PARTITION BY {alike} ORDER BY p) AS j FROM {source}) AS a"
+        number = f"ROW_NUMBER() OVER (PARTITION BY {alike} ORDER BY p)"
+        source = f"(SELECT {alike}, CAST({number} AS BIGINT) AS j FROM {source}) AS a"
         pieces = [*person, *(piece for name in [*v, "j"] for piece in _pieces(name, say))]
         ordered += ", j"
     else:
         source = f"(SELECT {own}, k, {ordered} FROM {source}) AS a"
-        pieces = [*person, *_pieces("k", say)]
+        # with the values, for a key that several of a person's rows have
+        pieces = [*person, *(piece for name in [*v, "k"] for piece in _pieces(name, say))]
     linear = [f"{key.linear(pieces)} AS t"]
     mixed = [f"{key.mixed('t')} AS h"]
     places = [f"ROW_NUMBER() OVER (PARTITION BY {own} ORDER BY h, {ordered}) AS place"]

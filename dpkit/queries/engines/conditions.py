@@ -41,9 +41,12 @@ def dated_texts(tree: Where, kind: Callable[[str, str], str]) -> Iterator[str]:
     elif isinstance(tree, (Both, Either)):
         yield from dated_texts(tree.left, kind)
         yield from dated_texts(tree.right, kind)
-    elif isinstance(tree, Test) and kind(tree.column, "where") == "text":
-        if any(_is_date(value) or tree.relation in _ORDER for value in tree.values):
-            yield tree.column
+    elif (
+        isinstance(tree, Test)
+        and kind(tree.column, "where") == "text"
+        and any(_is_date(value) or tree.relation in _ORDER for value in tree.values)
+    ):
+        yield tree.column
 
 
 def not_dated(column: str, dialect: Dialect) -> str:

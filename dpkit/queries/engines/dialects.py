@@ -1,8 +1,8 @@
 """What engines write differently: names, rounding, finite numbers, bits, hashes of texts.
 
 Everything else that queries ask is SQL that all of them read alike. Rounding is the reason that no general translator
-does this: a cast of 2.5 to a whole number is 2 in DuckDB, which rounds to even as numpy does, and 2 in Spark, which cuts
-(3.5 becomes 4 and 3), and a translator passes both through.
+does this: a cast of 3.5 to a whole number is 4 in DuckDB, which rounds to even as numpy does, and 3 in Spark, which
+cuts; a translator passes it through.
 """
 
 from __future__ import annotations

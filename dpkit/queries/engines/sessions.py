@@ -60,14 +60,16 @@ class DuckDB:
     def batches(self, query: str) -> Iterator[list[NDArray[Any]]]:
         """The columns of an answer that is long, in parts; whole numbers without gaps only."""
         try:
-            reader = self._run(query).fetch_record_batch(1 << 20)
+            found = self._run(query)
+            read = getattr(found, "to_arrow_reader", None) or found.fetch_record_batch  # its name before 1.4
+            reader = read(1 << 20)
             for batch in reader:
                 yield [np.asarray(column) for column in batch.columns]
         except self._error as error:
             raise _refused(error) from None
 
     def _run(self, query: str) -> Any:
-        return self._connection.execute(query)
+        return self._connection.sql(query)
 
     def registered(self, table: Any) -> str:
         """A table in memory, by a name that can stand behind FROM."""
@@ -108,7 +110,12 @@ class Spark:
         return {field.name: field.dataType.simpleString().upper() for field in schema.fields}
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in self._session.sql(query).collect()]
+        from pyspark.errors import PySparkException
+
+        try:
+            return [tuple(row) for row in self._session.sql(query).collect()]
+        except PySparkException as error:
+            raise _refused(error) from None
 
     def registered(self, frame: Any) -> str:
         """A data frame, by a name that can stand behind FROM."""
@@ -209,15 +216,15 @@ def _listed(path: str) -> list[str]:
         raise FileNotFoundError(f"there is no file {path!r}, nor one that this pattern means")
     if strange := [name for name in found if not name.lower().endswith(_TEXTS + _PARQUET)]:
         raise ValueError(
-            f"data must be CSV (.csv, .tsv, also .gz) or Parquet (.parquet) files, got {strange[0]!r}: read it yourself, "
-            "and give the table"
+            f"data must be CSV (.csv, .tsv, also .gz) or Parquet (.parquet) files, got {strange[0]!r}"
+            ": read it yourself, and give the table"
         )
     return found
 
 
 def _refused(error: Exception) -> Exception:
     """An error of the engine in one line, as one that callers know."""
-    message = re.split(r"\n\s*\n|\nLINE ", str(error))[0].strip().replace("\n", " ")
+    message = re.split(r"\n\s*\n|\nLINE |\n==", str(error))[0].strip().replace("\n", " ")
     if "Out of Memory" in message:
         return MemoryError(f"the engine has not enough memory, and nothing was spent: {message}")
     return ValueError(f"the engine cannot read the data, and nothing was spent: {message}")
