@@ -39,7 +39,7 @@ PACKAGES = (
     "dpbandits.lab.evaluate",
 )
 # an answer is a value over its cost, or a table; what has a number of its own prints that; the others are abstract
-LINES = {"Answer": 30}
+LINES = {"Answer": 30, "Plan": 99, "Report": 99, "Marginals": 30}
 NOT_MADE = {
     "ConvexSet", "Environment", "Factorization", "LoggedRound", "LossPair", "Mark", "OneRunBound",
     "PolyhedralSet", "Release", "Report", "ScopeReport", "Softmax", "Bracket", "Unrepeatable", "Witness",

@@ -97,14 +97,18 @@ def print_report(ledger: Ledger, report: Report) -> None:
     if report.scopes:
         shown = most_spent(report.scopes)
         print_table(
-            [("scope", "left"), ("rows", "right"), ("ε met there", "right"), ("quota ε", "right"), ("used", "right")],
+            [
+                *[("scope", "left"), ("rows", "right"), ("ε met there", "right"), ("quota ε", "right")],
+                *[("spent ε", "right"), ("booked ε", "right")],
+            ],
             [
                 (
                     one.scope,
                     f"{one.rows:,}",
                     f"{one.epsilon:.6g}",
                     "" if one.quota is None else f"{one.quota.epsilon:g} at δ = {one.quota.delta:g}",
-                    "" if one.used is None else f"{one.used:.6g}",
+                    "" if one.spent is None else f"{one.spent:.6g}",
+                    "" if one.booked is None else f"{one.booked:.6g}",
                 )
                 for one in shown
             ],

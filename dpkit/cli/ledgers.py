@@ -345,10 +345,10 @@ def _show_quotas(ledger: Ledger) -> None:
         say("There is no quota.")
         return
     print_table(
-        [("scope", "left"), ("quota ε", "right"), ("δ", "right"), ("used ε", "right"), ("left ε", "right")],
+        [("scope", "left"), ("quota ε", "right"), ("δ", "right"), ("booked ε", "right"), ("left ε", "right")],
         [
-            (scope, f"{b.epsilon:g}", f"{b.delta:g}", f"{(used := ledger.quota_spent(scope)):.6g}",
-             f"{max(0.0, b.epsilon - used):.6g}")
+            (scope, f"{b.epsilon:g}", f"{b.delta:g}", f"{(booked := ledger.quota_booked(scope)):.6g}",
+             f"{max(0.0, b.epsilon - booked):.6g}")
             for scope, b in sorted(quotas.items())
         ],
     )  # fmt: skip

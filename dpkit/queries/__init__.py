@@ -29,23 +29,39 @@ cost before anything is drawn. Bad input is refused before anything is spent.
 from dpkit.queries.above_threshold import AboveThreshold
 from dpkit.queries.answer import Answer
 from dpkit.queries.candidates import top_k
+from dpkit.queries.contributions import contribution_bound, share_cut
 from dpkit.queries.counts_and_sums import count, sum
+from dpkit.queries.engines import table
 from dpkit.queries.histograms import histogram
+from dpkit.queries.marginal_tables import Marginals
 from dpkit.queries.means_and_variances import mean, variance
 from dpkit.queries.private_bounds import private_bounds
 from dpkit.queries.quantiles import quantile
+from dpkit.queries.reports.asks import Ask
+from dpkit.queries.reports.plans import Plan, plan
+from dpkit.queries.reports.report import Report
+from dpkit.queries.residual_planner import marginals
 from dpkit.queries.vectors import mean_vector
 
 __all__ = [
     "AboveThreshold",
     "Answer",
+    "Ask",
+    "Marginals",
+    "Plan",
+    "Report",
+    "contribution_bound",
     "count",
     "histogram",
+    "marginals",
     "mean",
     "mean_vector",
+    "plan",
     "private_bounds",
     "quantile",
+    "share_cut",
     "sum",
+    "table",
     "top_k",
     "variance",
 ]

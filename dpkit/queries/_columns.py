@@ -6,6 +6,7 @@ all offer; a table that offers only Arrow's stream or the interchange protocol i
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,8 +16,10 @@ from numpy.typing import NDArray
 
 from accounting.checks import positive
 from dpkit.clipping import real_array
+from dpkit.queries._dates import days, is_dated
+from dpkit.queries._where import parse, passing
 
-__all__ = ["check_bounds", "coded_by", "codes", "grouped_by", "labels", "mask", "name_of", "numbers", "size"]
+__all__ = ["check_bounds", "coded_by", "codes", "is_column", "labels", "mask", "name_of", "numbers", "size"]
 
 # Between bounds that are nearer, the step of a lattice of 2⁵⁰ points would lose its digits, or be 0.
 _NARROWEST = 1e-280
@@ -45,9 +48,24 @@ def _arrow(data: Any) -> Any:
     return pyarrow.table(data)
 
 
+def _loaded(data: Any) -> Any:
+    """The same, refused where it is not in memory: queries that an engine answers do not come here."""
+    if (
+        isinstance(data, (str, os.PathLike))
+        or type(data).__name__ in ("LazyFrame", "Table")
+        or hasattr(data, "sparkSession")
+    ):
+        raise TypeError(
+            "this query reads data that are in memory, an array or a table of pandas, polars or pyarrow, got "
+            f"{type(data).__name__}: counts, sums, means, variances, histograms and quantiles among candidates are "
+            "answered from files; for this one read the columns that it needs"
+        )
+    return _arrow(data)
+
+
 def _read(data: Any, column: Column, what: str) -> NDArray[Any]:
     """The one-dimensional array that ``column`` means; None is ``data`` itself."""
-    data = _arrow(data)
+    data = _loaded(data)
     if column is None and _is_frame(data):
         names = _column_names(data)
         raise TypeError(f"{what} must name a column where the data is a table, one of {names!r}")
@@ -78,9 +96,15 @@ def _read(data: Any, column: Column, what: str) -> NDArray[Any]:
     return array
 
 
+def is_column(data: Any, name: str) -> bool:
+    """Whether the data is a table with a column of this name."""
+    data = _arrow(data)
+    return _is_frame(data) and name in _column_names(data)
+
+
 def size(data: Any) -> int:
     """The number of rows."""
-    data = _arrow(data)
+    data = _loaded(data)
     if isinstance(data, Mapping):
         return len(next(iter(data.values()), ()))
     if np.ndim(data) == 0 and not hasattr(data, "__len__"):
@@ -96,11 +120,23 @@ def name_of(data: Any, column: Column, fallback: str) -> str:
     return name if isinstance(name, str) else fallback
 
 
-def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-    """Finite real numbers, one per row; integers stay integers. Those outside ``rows`` may be missing, and are 0."""
+def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None, *, dated: bool = False) -> NDArray[Any]:
+    """Finite real numbers, one per row; integers stay integers. Those outside ``rows`` may be missing, and are 0.
+
+    ``dated``: the column holds dates, as the bounds do; they are counted in days.
+    """
     array = _read(data, column, "column")
+    if dated:
+        array = days("column", array)
+    elif array.dtype.kind == "M":
+        raise TypeError(
+            f"column must hold numbers, got dates in {name_of(data, column, 'data')!r}: the bounds of dates are dates, "
+            "bounds=('2025-01-01', '2026-01-01') say"
+        )
     if rows is not None and array.dtype.kind == "f" and array.shape == rows.shape:
         array = np.where(rows, array, array.dtype.type(0))
+    if not array.size:
+        return np.zeros(0)  # of no rows the kind is not known
     if array.dtype.kind in "OUST":
         raise TypeError(
             f"column must hold numbers, got texts or objects in {name_of(data, column, 'data')!r}: read the file with "
@@ -120,7 +156,9 @@ def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None) ->
 
 
 def mask(data: Any, where: Column) -> NDArray[np.bool_]:
-    """Which rows are meant."""
+    """Which rows are meant: by a column of True and False, or by a test in words (``_where``)."""
+    if isinstance(where, str) and _is_frame(data := _arrow(data)) and where not in _column_names(data):
+        return passing(parse(where), lambda name: _read(data, name, "where"))
     array = _read(data, where, "where")
     if array.dtype != np.bool_:
         raise TypeError(f"where must be True or False for each row, got where.dtype={array.dtype}")
@@ -173,30 +211,16 @@ def coded_by(array: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int64]:
     return np.array([position.get(label, -1) for label in found] or [0], np.int64)[coded] if array.size else coded
 
 
-def grouped_by(
-    data: Any, groups: Any, keys: Sequence[Any] | None, rows: NDArray[np.bool_] | None = None
-) -> tuple[NDArray[np.int64] | None, list[Any]]:
-    """The group of each row, −1 for none, and the groups' names; outside ``rows`` it need not be known."""
-    if groups is None:
-        return None, []
-    found = labels(data, groups, "groups", rows)
-    if keys is None:
-        return codes(found)
-    names = list(keys)
-    if not names:
-        raise ValueError("keys must list at least one group, got none")
-    return coded_by(found, names), names
-
-
-def check_bounds(bounds: tuple[float, float] | None) -> tuple[float, float]:
-    """(low, high) as floats."""
+def check_bounds(bounds: Any) -> tuple[float, float]:
+    """(low, high) as floats; of dates, in days."""
     if bounds is None:
         raise TypeError(
             "bounds must be given: (low, high) that you know of the column without looking at the data (values outside "
             "are cut to them), or what dpkit.queries.private_bounds finds"
         )
+    ends = days("bounds", bounds) if is_dated(bounds) else bounds
     try:
-        low, high = (float(end) for end in bounds)
+        low, high = (float(end) for end in ends)
     except (TypeError, ValueError):
         raise TypeError(f"bounds must be two numbers (low, high), got bounds={bounds!r}") from None
     if not (np.isfinite([low, high]).all() and low < high):

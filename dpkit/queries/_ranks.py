@@ -27,7 +27,7 @@ import numpy as np
 from accounting.arrays import Array
 from dpkit.queries._units import Share
 
-__all__ = ["Step", "between_neighbours", "first_rate", "plan", "rank_errors", "with_neighbours"]
+__all__ = ["Step", "between_neighbours", "first_rate", "part_rate", "plan", "rank_errors", "with_neighbours"]
 
 # rows by which an order statistic and an interpolated quantile may be apart
 _SPARE = 2.0
@@ -50,8 +50,18 @@ def first_rate(epsilon: float | Fraction, q: float | Fraction, share: Share) -> 
     return Fraction(epsilon) / (2 * share.per_group * (1 if share.swapped else max(rank, 1 - rank)))
 
 
-def plan(levels: Sequence[float], epsilon: float, share: Share) -> list[Step]:
-    """The draws for increasing ``levels``, the middle one first."""
+def part_rate(epsilon: float | Fraction, q: float | Fraction, share: Share) -> Fraction:
+    """c where the rows are in parts; see there for a round."""
+    rank = Fraction(q)
+    return Fraction(epsilon) / ((4 if share.swapped else 2) * share.per_group * max(rank, 1 - rank))
+
+
+def plan(levels: Sequence[float], epsilon: float, share: Share, *, grouped: bool = False) -> list[Step]:
+    """The draws for increasing ``levels``, the middle one first.
+
+    ``grouped``: the rows of each group are a part of their own from the start, and the ``per_group`` of the share is
+    how many rows of a unit are in all of them.
+    """
     exact = [Fraction(level) for level in levels]
     steps: list[Step] = []
     parts = [(-1, len(levels))]
@@ -64,10 +74,8 @@ def plan(levels: Sequence[float], epsilon: float, share: Share) -> list[Step]:
         high = exact[stop] if stop < len(levels) else Fraction(1)
         # between equal levels, at the ends of [0, 1], any rank will do
         rank = (exact[middle] - low) / (high - low) if high > low else Fraction(0)
-        if steps:
-            rate = Fraction(epsilon) / ((4 if share.swapped else 2) * share.per_group * max(rank, 1 - rank))
-        else:
-            rate = first_rate(epsilon, rank, share)
+        in_parts = bool(steps) or grouped
+        rate = (part_rate if in_parts else first_rate)(epsilon, rank, share)
         steps.append(Step(middle, start, stop, rank, rate))
         parts += [(middle, stop), (start, middle)]
     return steps

@@ -1,21 +1,27 @@
-"""What a query returns: the value, how far noise can have moved it, and what it cost."""
+"""What a query returns: the value, how far noise can have moved it, what it counts, and what it cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accounting import Budget, Release
+from accounting import Budget, PureDP, Release
 from accounting.checks import fraction
+from accounting.text import printable
 
-__all__ = ["Answer"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+__all__ = ["Answer", "key_parts", "shown"]
 
 Interval = Callable[[float], tuple[Any, Any]]
 _SHOWN = 20
+_NEIGHBOURS = {"add_remove": "added or removed", "replace": "swapped for another", "zero_out": "emptied"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +30,7 @@ class Answer:
 
     Attributes
     ----------
-    value : int, float or ndarray
+    value : int, float, datetime64 or ndarray
         With one entry per key where there are ``keys``.
     cost : Release
         What was recorded in the ledger, if there was one.
@@ -33,12 +39,19 @@ class Answer:
     budget : Budget
         What it was allowed to cost, and for which unit.
     keys : tuple or None
-        The groups, bins, ranks or candidates of the value's entries.
+        The groups, bins, ranks or candidates of the value's entries; of several columns, tuples.
+    columns : tuple of str
+        What the keys are called, each part of them by a name.
+    uses : str
+        How much of one unit is in the answer, "at most 3 rows of one person" say; empty where all is.
     noise_std : float, ndarray or None
-        The standard deviation of the noise in the value, where it is known (for ratios to first order).
+        The standard deviation of the noise in the value, where it is known (for ratios to first order; of dates, in
+        days).
     raw : int, float, ndarray or None
         The value before it was cut to where it can be (counts to 0 and above), where that was done: without bias, for
         adding up.
+    limits : (low, high) or None
+        Where the value would lie whatever the data are. An interval that reaches from one to the other says nothing.
     ranked : bool
         The keys are the answer, in order, and ``value`` only their places among what was asked about.
 
@@ -51,7 +64,9 @@ class Answer:
     (3, (3, 3))
     >>> answer
     count: 3, 95 % interval [3, 3] (noise)
-      costs DiscreteLaplace(noise_multiplier=1...e-06, shift=1, adjacency='add_remove'), counts one row
+      costs ε = 1e+06 for one row, added or removed
+    >>> answer.cost
+    DiscreteLaplace(noise_multiplier=1...e-06, shift=1, adjacency='add_remove')
     """
 
     value: Any
@@ -66,6 +81,10 @@ class Answer:
     rows_bound: Callable[[float], Any] | None = field(default=None, repr=False)
     why_none: str = field(default="", repr=False)
     ranked: bool = field(default=False, repr=False)
+    columns: tuple[str, ...] = ("key",)
+    uses: str = ""
+    limits: tuple[Any, Any] | None = None
+    off_by: str = field(default="rows", repr=False)
 
     def interval(self, confidence: float = 0.95, *, sampling: bool = False) -> tuple[Any, Any]:
         """Where the answer without noise lies with probability ``confidence``, each entry for itself.
@@ -80,8 +99,9 @@ class Answer:
         Returns
         -------
         (low, high)
-            Numbers or arrays, as the value is. What was cut to bounds, or left out to bound contributions, counts as
-            cut and left out: that bias is not in the interval.
+            Numbers or arrays, as the value is. What was cut to bounds, or left out to bound contributions (``uses``
+            says how much is used, and :func:`~dpkit.queries.share_cut` estimates the rest), counts as cut and left
+            out: that bias is not in the interval.
 
         Raises
         ------
@@ -113,6 +133,18 @@ class Answer:
             raise ValueError(f"{self.query} chooses nothing by rank or count: ask for interval({confidence!r})")
         return self.rows_bound(level)
 
+    def informative(self, confidence: float = 0.95) -> Any:
+        """Whether the interval leaves anything out of what could be said without data; a bool, or one for each key.
+
+        False for a mean of no rows, or of so few that the noise hides them: a function of what was released, which
+        tells the one as little from the other as the answer does.
+        """
+        if self.limits is None or self.noise_interval is None:
+            return True if self.keys is None else np.ones(len(self.keys), np.bool_)
+        low, high = self.interval(confidence)
+        nothing = (low <= self.limits[0]) & (high >= self.limits[1])
+        return ~nothing if np.ndim(nothing) else not nothing
+
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Everything that may be published, in types that JSON knows."""
         low, high = self.interval(confidence) if self.noise_interval is not None else (None, None)
@@ -120,11 +152,14 @@ class Answer:
             "query": self.query,
             "value": self.value,
             "keys": self.keys,
+            "columns": self.columns if self.keys is not None else None,
             "noise_std": self.noise_std,
             "low": low,
             "high": high,
+            "informative": None if self.limits is None else self.informative(confidence),
             "rows_off": None if self.rows_bound is None else self.rows_bound(fraction("confidence", confidence)),
             "confidence": confidence if low is not None or self.rows_bound is not None else None,
+            "uses": self.uses or None,
             "cost": repr(self.cost),
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -133,40 +168,121 @@ class Answer:
         }
         return {key: _plain(value) for key, value in out.items() if value is not None}
 
-    def __repr__(self) -> str:
-        spent = f"\n  costs {self.cost!r}, counts one {self.budget.unit}"
+    def to_frame(self, confidence: float = 0.95) -> DataFrame:
+        """A table of pandas with one row per key: the keys by ``columns``, ``value``, and ``low`` and ``high``.
+
+        What was asked, what it counts and what it cost are in the frame's ``attrs``. A query without an interval has no
+        ``low`` and ``high``, and one that chooses has ``rows_off``.
+        """
+        import pandas as pd
+
+        columns: dict[str, Any] = {}
+        keys = [()] if self.keys is None else [key if _parted(self, key) else (key,) for key in self.keys]
+        for place, name in enumerate(self.columns if self.keys is not None else ()):
+            columns[name if name not in ("value", "low", "high") else f"{name} (key)"] = [key[place] for key in keys]
+        if self.ranked:
+            columns = {"place": np.arange(1, len(keys) + 1), **columns}
+        else:
+            columns["value"] = np.atleast_1d(np.asarray(self.value))
+        if self.noise_interval is not None:
+            low, high = self.interval(confidence)
+            columns["low"], columns["high"] = np.atleast_1d(low), np.atleast_1d(high)
         if self.rows_bound is not None:
-            off = math.ceil(float(np.max(self.rows_bound(0.95))))
-            spent = f"\n  at most {off:,} rows off, with probability 95 %{spent}"
-        low, high = self.interval(0.95) if self.noise_interval is not None else (None, None)
+            columns["rows_off"] = np.broadcast_to(self.rows_off(confidence), len(keys))
+        if self.limits is not None:
+            columns["informative"] = np.atleast_1d(self.informative(confidence))
+        frame = pd.DataFrame(columns)
+        frame.attrs = {"query": self.query, "uses": self.uses, "cost": self.price, "confidence": confidence}
+        return frame
+
+    def plot(self, ax: Axes | None = None, *, confidence: float = 0.95) -> Axes:
+        """Draw the entries as points with their intervals, on axes of matplotlib, by default new ones; returns them."""
+        from dpkit.queries._drawn import plotted
+
+        return plotted(self, ax, confidence)
+
+    @property
+    def price(self) -> str:
+        """The cost in the words of the budget: "ε = 0.5 for one person, added or removed"."""
+        free = isinstance(self.cost, PureDP) and self.cost.epsilon == 0
+        delta = f", δ = {self.budget.delta:g}" if self.budget.delta and not free else ""
+        neighbours = _NEIGHBOURS.get(self.budget.adjacency, self.budget.adjacency)
+        return f"ε = {0 if free else self.budget.epsilon:g}{delta} for one {self.budget.unit}, {neighbours}"
+
+    def notes(self, confidence: float = 0.95) -> list[str]:
+        """What to know of the answer, a sentence each."""
+        percent = f"{100 * confidence:g} %"
+        out = []
+        if self.uses:
+            out.append(f"counts {self.uses}; what was left out for that is not in the intervals")
+        if self.rows_bound is not None:
+            off = math.ceil(float(np.max(self.rows_bound(confidence)))) if self.keys != () else 0
+            few = "" if self.ranked else f": of fewer {self.off_by} than that it says nothing"
+            out.append(f"at most {off:,} {self.off_by} off, with probability {percent}{few}")
+        return [*out, f"costs {self.price}"]
+
+    def _repr_html_(self) -> str:
+        from dpkit.queries._drawn import as_html
+
+        return as_html(self)
+
+    def in_words(self, confidence: float = 0.95) -> str:
+        """The answer as it is printed, with intervals of this confidence."""
+        notes = "".join(f"\n  {note}" for note in self.notes(confidence))
+        low, high = self.interval(confidence) if self.noise_interval is not None else (None, None)
+        told, percent = self.informative(confidence), f"{100 * confidence:g} %"
         if self.keys is None:
-            interval = "" if low is None else f", 95 % interval [{_shown(low)}, {_shown(high)}] (noise)"
-            return f"{self.query}: {_shown(self.value)}{interval}{spent}"
-        lines = [f"{self.query}:" if low is None else f"{self.query}, with 95 % intervals (noise):"]
-        width = max((len(str(key)) for key in self.keys[:_SHOWN]), default=0)
-        for i, key in enumerate(self.keys[:_SHOWN]):
-            shown = "" if self.value is None or self.ranked else _shown(self.value[i])
-            interval = "" if low is None else f"  [{_shown(_entry(low, i))}, {_shown(_entry(high, i))}]"
+            interval = "" if low is None else f", {percent} interval [{shown(low)}, {shown(high)}] (noise)"
+            if not told:
+                return f"{self.query}: no information{interval}{notes}"
+            return f"{self.query}: {shown(self.value)}{interval}{notes}"
+        lines = [f"{self.query}:" if low is None else f"{self.query}, with {percent} intervals (noise):"]
+        names = [key_parts(self, key) for key in self.keys[:_SHOWN]]
+        widths = [max(map(len, column)) for column in zip(*names, strict=True)]
+        for i, parts in enumerate(names):
+            value = "" if self.value is None or self.ranked else shown(self.value[i])
+            interval = "" if low is None else f"  [{shown(_entry(low, i))}, {shown(_entry(high, i))}]"
             place = f"{i + 1}. " if self.ranked else ""
-            lines.append(f"  {place}{key!s:<{width}}  {shown}{interval}".rstrip())
+            name = "  ".join(f"{part:<{width}}" for part, width in zip(parts, widths, strict=True))
+            lines.append(f"  {place}{name}  {value if told[i] else 'no information'}{interval}".rstrip())
         if len(self.keys) > _SHOWN:
             lines.append(f"  … and {len(self.keys) - _SHOWN} more")
-        return "\n".join(lines) + spent
+        if not self.keys:
+            lines.append("  no group is large enough to be shown")
+        return "\n".join(lines) + notes
+
+    def __repr__(self) -> str:
+        return self.in_words()
+
+
+def _parted(answer: Answer, key: Any) -> bool:
+    return len(answer.columns) > 1 and isinstance(key, tuple)
+
+
+def key_parts(answer: Answer, key: Any) -> list[str]:
+    """The parts of a key, one for each column, as they are printed."""
+    parts = key if _parted(answer, key) else (key,)
+    return [printable(shown(part) if isinstance(part, np.datetime64) else str(part)) for part in parts]
 
 
 def _entry(values: Any, i: int) -> Any:
     return values[i] if np.ndim(values) else values
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A number or date as it is printed."""
+    if isinstance(value, np.datetime64):
+        return str(value).removesuffix("T00:00:00").replace("T", " ")
     return f"{value:,}" if isinstance(value, (int, np.integer)) else f"{value:,.6g}"
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return [_plain(entry) for entry in value] if value.dtype.kind == "M" else value.tolist()
+    if isinstance(value, np.datetime64):
+        return str(value).removesuffix("T00:00:00")
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(entry) for entry in value]
-    return value
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -26,6 +26,7 @@ from accounting.checks import integer
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import coded_by, labels, mask, name_of
+from dpkit.queries._groups import uses
 from dpkit.queries._noise import range_per_round
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
@@ -125,4 +126,8 @@ def top_k(
         rows_bound=rows_bound,
         why_none="it names the winners only; ask count(groups=..., keys=winners) for their counts",
         ranked=True,
+        columns=(name_of(data, column, "key"),),
+        uses=uses(Share(1, share.per_group, share.adjacency, share.alone), person, budget.unit, "group").replace(
+            "in each of at most 1 group", "in each group"
+        ),
     )

@@ -31,7 +31,7 @@ variance of Σw(u − μ) by Σw·μ(1 − μ), as w² ≤ w.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,7 @@ import numpy as np
 from accounting import Budget
 from accounting.arrays import Array
 from dpkit.mechanisms._checked import settle
+from dpkit.queries._dates import dated_answer
 from dpkit.queries._moment import Moment, fieller
 from dpkit.queries._noise import NoiseName, choose_noise, spend, with_noise
 from dpkit.queries.answer import Answer
@@ -46,12 +47,11 @@ from dpkit.queries.answer import Answer
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
 
-__all__ = ["mean", "variance"]
+__all__ = ["averaged", "mean", "variance"]
 
 
-# Squares of so many bits are summed exactly in blocks of 2¹².
+# Squares of so many bits are summed exactly.
 _SQUARE_BITS = 25
-_BLOCK = 1 << 12
 
 
 def mean(
@@ -63,7 +63,7 @@ def mean(
     largest_weight: float | None = None,
     where: Any = None,
     groups: Any = None,
-    keys: Sequence[Any] | None = None,
+    keys: Sequence[Any] | Mapping[str, Any] | None = None,
     person: Any = None,
     max_contributions: int | None = None,
     max_groups: int | None = None,
@@ -80,8 +80,9 @@ def mean(
     data : array, Series or table
     column : column, optional
         By default ``data`` itself.
-    bounds : (float, float)
-        Values outside are cut to them. They must not come from the data; the narrower, the less noise.
+    bounds : (float, float), or (date, date)
+        Values outside are cut to them. They must not come from the data; the narrower, the less noise. Of a column of
+        dates they are dates, also written as "2026-01-31", and so is the answer.
     weights : column, optional
         How much each row counts, at least 0; by default all alike.
     largest_weight : float, optional
@@ -92,7 +93,8 @@ def mean(
     Returns
     -------
     Answer
-        Within ``bounds``; their middle where the noise leaves no row.
+        Within ``bounds``; their middle where the noise leaves no row. ``informative()`` is False where the interval is
+        as wide as the bounds: the rows are none, or too few to say anything of.
 
     Examples
     --------
@@ -106,18 +108,22 @@ def mean(
         "mean", data, column, bounds, where, groups, keys, person, max_contributions, max_groups, max_per_group,
         budget, noise, rng, ledger, weights, largest_weight,
     )  # fmt: skip
+    return averaged(task)
+
+
+def averaged(task: Moment) -> Answer:
+    """The mean that a task asks for."""
     share, low, width = task.share, task.low, task.width
     if task.public_size:
         n = task.public_rows()
         # in units of a row, u moves by 1, and its distance from the middle by ½
         law = task.law(l1=1 if share.swapped else 0.5, l2=1 if share.swapped else 0.5)
-        sums = task.weights(1)
-        total = task.noisy(lambda bits: sums(bits)[1:], law)[0]
+        total = task.noisy(1, law)[0]
         counted = np.full(total.shape, float(n))
         parts: Callable[[Array], Array] = lambda mu: np.ones((*mu.shape, 1))  # noqa: E731
     else:
         law = task.law(l1=share.l1(2), l2=share.l2(2))
-        first, total = task.noisy(task.weights(1), law)
+        first, total = task.noisy(1, law)
         counted = first + total
         parts = lambda mu: np.stack([-mu, 1 - mu], axis=-1)  # noqa: E731
     value = np.where(counted > 0, np.clip(total / np.where(counted > 0, counted, 1.0), 0.0, 1.0), 0.5)
@@ -127,13 +133,15 @@ def mean(
         ends = fieller(total, counted, value, parts, law, confidence, sampling)
         return task.shaped(low + width * ends[0]), task.shaped(low + width * ends[1])
 
-    return task.answer(
+    answer = task.answer(
         law,
         low + width * value,
         width * spread,
         lambda level: interval(level, False),
         lambda level: interval(level, True),
+        (low, low + width),
     )
+    return dated_answer(answer) if task.dated else answer
 
 
 def variance(
@@ -143,7 +151,7 @@ def variance(
     bounds: tuple[float, float] | None = None,
     where: Any = None,
     groups: Any = None,
-    keys: Sequence[Any] | None = None,
+    keys: Sequence[Any] | Mapping[str, Any] | None = None,
     person: Any = None,
     max_contributions: int | None = None,
     max_groups: int | None = None,
@@ -165,7 +173,7 @@ def variance(
     Returns
     -------
     Answer
-        Between 0 and (b − a)²/4.
+        Between 0 and (b − a)²/4; of dates, in days².
 
     Examples
     --------
@@ -182,7 +190,7 @@ def variance(
         return _public_variance(task)
     share, square = task.share, task.width**2
     law = task.law(l1=share.l1(2), l2=share.l2(2))
-    cells = np.stack(task.noisy(task.weights(2), law), axis=-1)
+    cells = np.stack(task.noisy(2, law), axis=-1)
     counted = np.maximum(cells.sum(axis=-1), 1.0)
     place = np.array([0.0, 0.5, 1.0])
     first = np.clip(cells @ place / counted, 0.0, 1.0)
@@ -198,16 +206,13 @@ def variance(
         return tuple(task.shaped(square * np.clip(value + side * reach, 0.0, 0.25)) for side in (-1, 1))
 
     spread = square * law.std * np.sqrt((slopes**2).sum(axis=-1))
-    return task.answer(law, square * np.clip(value, 0.0, 0.25), spread, interval, None)
+    return task.answer(law, square * np.clip(value, 0.0, 0.25), spread, interval, None, (0.0, square / 4))
 
 
 def _public_variance(task: Moment) -> Answer:
     """The variance itself with noise: n is public, and a swap moves it by at most (n − 1)/n² of the squared width."""
     n, square = task.public_rows(), task.width**2
-    total, squares = 0, 0
-    for u in task.blocks(_SQUARE_BITS, _BLOCK):
-        total += int(u.sum())
-        squares += int((u * u).sum())
+    total, squares = task.rows.squares((task.low, task.high), _SQUARE_BITS)
     # the lattice has about 2²⁰ steps for the sensitivity, which the rounding down enlarges by at most one
     bits = 20 + max(0, n.bit_length())
     steps = ((n * squares - total * total) << bits) // (n * n << 2 * _SQUARE_BITS)
@@ -221,4 +226,6 @@ def _public_variance(task: Moment) -> Answer:
         reach = law.reach(confidence) + law.step
         return tuple(task.shaped(square * np.clip(value + side * reach, 0.0, 0.25)) for side in (-1, 1))
 
-    return task.answer(law, square * np.clip(value, 0.0, 0.25), np.array([square * law.std]), interval, None)
+    return task.answer(
+        law, square * np.clip(value, 0.0, 0.25), np.array([square * law.std]), interval, None, (0.0, square / 4)
+    )

@@ -3,7 +3,8 @@
 For every j the rows up to s·2^j in size are counted, upwards from j = 0, and the first j at which about the share q of
 all rows is reached gives the bound (Durfee 2023, "Unbounded differentially private quantile and maximum estimation": an
 above-threshold scan over a geometric grid). One scan for the values gives the upper bound, one for the negated values
-the lower one; where the data are on one side of zero, the other bound stays at −s or s, where its scan starts.
+the lower one; where the data are on one side of zero, the other bound stays at −s or s, where its scan starts. What is
+known of the place of the values (``around``) is taken from them first.
 
 Privacy. With L the rows up to s·2^j and R the others, the query is (1 − q)·L − q·R, and the threshold 0. It moves by at
 most k·max(q, 1 − q) if a unit with at most k rows appears or vanishes, and by k if it is swapped. Each scan is one
@@ -21,8 +22,11 @@ import numpy as np
 from accounting import Budget, PureDP
 from accounting.checks import fraction, positive
 from dpkit import randomness
+from dpkit.clipping import real_array
 from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import mask, name_of, numbers
+from dpkit.queries._dates import as_shown_dates, days, is_dated
+from dpkit.queries._groups import uses
 from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
 from dpkit.queries.above_threshold import AboveThreshold, error_bound, scales
 from dpkit.queries.answer import Answer
@@ -41,6 +45,7 @@ def private_bounds(
     *,
     share: float = 0.99,
     smallest: float = 1.0,
+    around: Any = 0.0,
     where: Any = None,
     person: Any = None,
     max_contributions: int | None = None,
@@ -59,15 +64,18 @@ def private_bounds(
         q in (0, 1): the share of rows on the inner side of each bound.
     smallest : float
         s > 0: the smallest bound in size that is of interest, in the column's unit. It must not come from the data.
+    around : float or date
+        Where the search starts, known without looking at the data. Of a column of dates it must be given, and is a
+        date; ``smallest`` is then in days.
     where, person, max_contributions, budget, rng, ledger
         As in :func:`dpkit.queries.count`.
 
     Returns
     -------
     Answer
-        ``value`` is (low, high), each ± ``smallest`` times a power of two. With ``rows_off`` = α, together: at least
-        q·n − α rows are on the inner side of each bound, and at most q·n + α would be if it were half as large (where
-        it is larger than ``smallest``). The search ends at 2¹⁰⁰⁰, whatever lies beyond.
+        ``value`` is (low, high), ``around`` ± ``smallest`` times powers of two. With ``rows_off`` = α, together: at
+        least q·n − α rows are on the inner side of each bound, and at most q·n + α would be if it were half as far
+        (where it is farther than ``smallest``). The search ends at 2¹⁰⁰⁰, whatever lies beyond.
 
     Examples
     --------
@@ -82,7 +90,9 @@ def private_bounds(
     )
     q, start = fraction("share", share), positive("smallest", smallest)
     rows = None if where is None else mask(data, where)
-    values = numbers(data, column, rows)
+    dated = is_dated([around])
+    origin = float(days("around", [around])[0]) if dated else float(real_array("around", around))
+    values = numbers(data, column, rows, dated=dated) - origin
     owner = owners(data, person, rows)
     source = randomness.resolve(rng)
     cost = PureDP(budget.epsilon, adjacency=budget.adjacency)
@@ -111,8 +121,17 @@ def private_bounds(
     high = scan(used)
     low = -scan(-used[::-1])
     settle(ledger, row)
+    found = (origin + low, origin + high)
     return Answer(
-        (low, high), cost, query, budget, keys=("low", "high"),
+        tuple(_within_years(found)) if dated else found, cost, query, budget, keys=("low", "high"),
         rows_bound=rows_bound,
         why_none="they are for use as bounds=, at a cost that is already paid",
+        columns=("bound",),
+        uses=uses(unit, person, budget.unit),
     )  # fmt: skip
+
+
+def _within_years(found: tuple[float, float]) -> Any:
+    """Days as dates, of the years that a calendar has."""
+    years = days("bounds", ["0001-01-01", "9999-12-31"])
+    return as_shown_dates(np.clip(found, *years))

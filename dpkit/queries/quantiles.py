@@ -30,6 +30,10 @@ therefore has ε/(2k)): each of these changes moves the loss of the same round, 
 has range ε, and rounds compose as any mechanisms of bounded range do. In the first round there is one part, and the
 better constant of one quantile holds.
 
+By group. The rows of a group are a part from the start, so a round over all groups is one as above: its parts use
+disjoint rows, and a unit with at most m rows in each of at most G groups has k = G·m rows. The first round, too, then
+has the constant of the others. As many rounds as one group needs, whatever the number of groups.
+
 Slices around noisy ranks (SliceQuantiles, 2025) do not add up errors over rounds, but pay for the noise of the ranks
 and twice for a draw. At ε = 1 (pure, one row more or less) 9 quantiles of 10⁵ normal rows err by 7 rows here, root mean
 square, and 100 by 17; the noisy ranks of a binary tree with half of ε alone err by 15 and by 35.
@@ -40,7 +44,7 @@ Cost: sorting the rows once, and O(1/c) for each quantile.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -52,10 +56,13 @@ from accounting.checks import fraction
 from dpkit import randomness
 from dpkit.clipping import real_array
 from dpkit.mechanisms._checked import charge, settle
-from dpkit.queries._columns import check_bounds, mask, name_of, numbers
+from dpkit.queries._columns import check_bounds, name_of
+from dpkit.queries._dates import dated_answer, days, is_dated
+from dpkit.queries._groups import by, group_names, uses
 from dpkit.queries._noise import range_per_round
-from dpkit.queries._ranks import Step, between_neighbours, first_rate, plan, rank_errors, with_neighbours
-from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
+from dpkit.queries._ranks import Step, between_neighbours, first_rate, part_rate, plan, rank_errors, with_neighbours
+from dpkit.queries._rows import given, rows_of
+from dpkit.queries._units import Share, check_spending, checked_share
 from dpkit.queries.answer import Answer
 from dpkit.samplers.ladder import draw_by_rank
 from dpkit.samplers.noisy_order import NoisyOrder
@@ -83,17 +90,21 @@ def quantile(
     column: Any = None,
     q: ArrayLike = 0.5,
     *,
-    bounds: tuple[float, float] | None = None,
+    bounds: tuple[Any, Any] | None = None,
     candidates: ArrayLike | None = None,
     where: Any = None,
+    groups: Any = None,
+    keys: Sequence[Any] | Mapping[str, Any] | None = None,
     person: Any = None,
     max_contributions: int | None = None,
+    max_groups: int | None = None,
+    max_per_group: int | None = None,
     budget: Budget | None = None,
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
     confidence: float | None = None,
 ) -> Answer:
-    """A quantile of a column, or several in increasing order.
+    """A quantile of a column, or several in increasing order; of all rows, or of each group.
 
     Parameters
     ----------
@@ -102,13 +113,14 @@ def quantile(
         By default ``data`` itself.
     q : float or sequence of float
         In [0, 1]; 0.5 is the median.
-    bounds : (float, float)
-        Values outside are cut to them. They must not come from the data; wide bounds cost little here.
-    candidates : array_like of float, optional
+    bounds : (float, float), or (date, date)
+        Values outside are cut to them. They must not come from the data; wide bounds cost little here. Of a column of
+        dates they are dates, also written as "2026-01-31", and so is the answer.
+    candidates : array_like of float or of dates, optional
         In the place of ``bounds``: the values that one quantile may take, whole years say, known without looking at the
         data. The fewer, the better the choice.
-    where, person, max_contributions, budget, rng, ledger
-        As in :func:`dpkit.queries.count`.
+    where, groups, keys, person, max_contributions, max_groups, max_per_group, budget, rng, ledger
+        As in :func:`dpkit.queries.count`; ``keys`` must be given with ``groups``.
     confidence : float, optional
         Draw levels below and above each q, too, just so far off that ``interval(confidence)`` lies between them. They
         share the budget, which about doubles the error of a single quantile. Only where the number of rows is public.
@@ -116,9 +128,10 @@ def quantile(
     Returns
     -------
     Answer
-        Values within ``bounds``, increasing with q. ``rows_off`` bounds their errors in rows. They have an interval
-        where the number of rows is public: between neighbouring quantiles that were drawn, so that it is of use where
-        several were asked for, or a ``confidence``.
+        Values within ``bounds``, increasing with q. ``rows_off`` bounds their errors in rows, for all groups together:
+        a group of fewer rows than that has an answer that says nothing. They have an interval where the number of rows
+        is public: between neighbouring quantiles that were drawn, so that it is of use where several were asked for, or
+        a ``confidence``. With groups and several q, ``keys`` are the groups' with q behind.
 
     Examples
     --------
@@ -129,17 +142,25 @@ def quantile(
     >>> [round(float(value), 1) for value in answer.value]
     [1.6, 1.8]
     """
-    budget = check_spending(budget, ledger)
-    grid = None if candidates is None else _grid(candidates, bounds, q)
-    low, high = check_bounds(bounds) if grid is None else (0.0, 1.0)
-    share = checked_share(
-        budget, person=person, grouped=False, max_contributions=max_contributions, max_groups=None, max_per_group=None
-    )
+    data, budget = given(data), check_spending(budget, ledger)
+    dated = is_dated(bounds if candidates is None else candidates)
+    grid = None if candidates is None else _grid(days("candidates", candidates) if dated else candidates, bounds, q)
+    low, high = check_bounds(bounds) if grid is None else (float(grid[0]), float(grid[-1]))
+    stated = checked_share(
+        budget, person=person, grouped=groups is not None, max_contributions=max_contributions, max_groups=max_groups,
+        max_per_group=max_per_group,
+    )  # fmt: skip
+    # what all groups together hold of a unit
+    share = Share(1, stated.groups * stated.per_group, stated.adjacency, stated.alone)
     levels = _levels(q)
-    rows = None if where is None else mask(data, where)
-    values = numbers(data, column, rows)
-    owner = owners(data, person, rows)
-    public, n = share.alone and share.swapped and rows is None, int(values.size)
+    used = rows_of(data, where=where, groups=groups, keys=keys, person=person, column=column, dated=dated)
+    if groups is not None and keys is None:
+        raise TypeError(
+            "keys must list the groups of a quantile; groups that are not public come from count(groups=...), whose "
+            "answer has the keys that may be shown"
+        )
+    public = share.alone and share.swapped and used.everything and groups is None
+    n = used.n if public else 0
     distinct = np.unique(levels)
     rounds = distinct.size.bit_length()
     if confidence is not None:
@@ -147,7 +168,7 @@ def quantile(
         if grid is not None or not public or not n:
             raise ValueError(
                 "confidence= needs bounds= and a public number of rows (adjacency='replace', the unit a row, no "
-                f"where=), got {budget!r} and {n} rows: leave confidence out"
+                f"where= or groups=), got {budget!r} and {n} rows: leave confidence out"
             )
         # three levels for each, and as many rounds
         rounds = (3 * distinct.size).bit_length()
@@ -157,51 +178,78 @@ def quantile(
         distinct = np.unique(np.concatenate([distinct, *sides]))
         rounds = distinct.size.bit_length()
     epsilon = range_per_round(rounds, budget)
-    steps = plan(distinct.tolist(), epsilon, share)
+    steps = plan(distinct.tolist(), epsilon, share, grouped=groups is not None)
     noise: Literal["gumbel", "exponential"] = "gumbel" if grid is None else "exponential"
     cost = rounds * NoisyMax(epsilon, noise, adjacency=budget.adjacency)
     source = randomness.resolve(rng)
-    query = f"quantile of {name_of(data, column, 'data')}"
+    query = f"quantile of {name_of(data, column, 'data')}{by(data, groups)}"
+    ready: Callable[[], list[NDArray[Any]]] = (
+        used.values(stated, source) if grid is None else used.below(stated, source, grid)
+    )
     row = charge(ledger, cost, f"queries.{query}", source)
-
-    kept = kept_rows(owner, None, share, rows, source)
-    if grid is not None:
-        used = np.sort(values if kept is None else values[kept])
-        rate = first_rate(epsilon, levels[0], share)
-        chosen = _among(used, grid, Fraction(float(levels[0])), rate, source)
-        settle(ledger, row)
-        return Answer(
-            chosen, cost, f"{query}, q = {levels[0]:g}", budget,
-            rows_bound=lambda level: (math.log(grid.size) - math.log1p(-level)) / float(rate),
-            why_none=_NO_INTERVAL_AMONG,
-        )  # fmt: skip
-    step = (high - low) / _POINTS
-    cells = _cells(values if kept is None else values[kept], low, high, step)
-    found, sizes = _draw(cells, steps, source)
-    settle(ledger, row)
-    drawn = np.clip(low + found * step, low, high)
-    at = np.searchsorted(distinct, levels)
-    out = drawn[at]
+    parts = ready()
     several = np.ndim(q) > 0
+    told: dict[str, Any] = {
+        "keys": _keys(used.names, levels if several else None, groups is not None),
+        "columns": (*(() if groups is None else group_names(data, groups)), *(("q",) if several else ())),
+        "uses": uses(stated, person, budget.unit, "" if groups is None else "group"),
+    }
+    if not several:
+        query += f", q = {levels[0]:g}"
 
     def one_or_all(found: NDArray[np.float64]) -> Any:
-        return found if several else float(found[0])
+        return found if told["keys"] is not None else float(found[0])
+
+    if grid is not None:
+        rate = (first_rate if groups is None else part_rate)(epsilon, levels[0], share)
+        chosen = np.array([_among(part, grid, Fraction(float(levels[0])), rate, source) for part in parts])
+        settle(ledger, row)
+        answer = Answer(
+            one_or_all(np.repeat(chosen, levels.size) if several else chosen), cost, query, budget,
+            rows_bound=lambda level: (math.log(grid.size) + math.log(len(parts) / (1 - level))) / float(rate),
+            why_none=_NO_INTERVAL_AMONG, **told,
+        )  # fmt: skip
+        return dated_answer(answer) if dated else answer
+    step = (high - low) / _POINTS
+    drawn, sizes = [], []
+    for part in parts:
+        found, cells = _draw(_cells(part, low, high, step), steps, source)
+        drawn.append(np.clip(low + found * step, low, high))
+        sizes.append(cells)
+    settle(ledger, row)
+    at = np.searchsorted(distinct, levels)
 
     def interval(level: float) -> tuple[Any, Any]:
-        errors = rank_errors(steps, sizes, level)
+        errors = rank_errors(steps, sizes[0], level)
         # a cell is rounded down, and a row is moved up by less than a cell for every other
-        bounds = between_neighbours(distinct, drawn, errors, n, low, high)
+        bounds = between_neighbours(distinct, drawn[0], errors, n, low, high)
         return one_or_all(np.maximum(bounds[0][at] - (n + 1) * step, low)), one_or_all(bounds[1][at])
 
-    return Answer(
-        one_or_all(out),
+    def rows_bound(level: float) -> Any:
+        each = 1 - (1 - level) / len(parts)
+        return one_or_all(np.concatenate([rank_errors(steps, cells, each)[at] for cells in sizes]))
+
+    answer = Answer(
+        one_or_all(np.concatenate([found[at] for found in drawn])),
         cost,
-        query if several else f"{query}, q = {levels[0]:g}",
+        query,
         budget,
-        keys=tuple(levels.tolist()) if several else None,
         noise_interval=interval if public else None,
-        rows_bound=lambda level: one_or_all(rank_errors(steps, sizes, level)[at]),
+        rows_bound=rows_bound,
         why_none=_NO_INTERVAL,
+        limits=(low, high) if public else None,
+        **told,
+    )
+    return dated_answer(answer) if dated else answer
+
+
+def _keys(names: list[Any], levels: NDArray[np.float64] | None, grouped: bool) -> tuple[Any, ...] | None:
+    if not grouped:
+        return None if levels is None else tuple(levels.tolist())
+    if levels is None:
+        return tuple(names)
+    return tuple(
+        (*(name if isinstance(name, tuple) else (name,)), level) for name in names for level in levels.tolist()
     )
 
 
@@ -223,11 +271,14 @@ def _grid(candidates: ArrayLike, bounds: object, q: ArrayLike) -> NDArray[np.flo
 
 
 def _among(
-    values: NDArray[Any], grid: NDArray[np.float64], q: Fraction, rate: Fraction, rng: np.random.Generator
+    ranks: NDArray[np.int64], grid: NDArray[np.float64], q: Fraction, rate: Fraction, rng: np.random.Generator
 ) -> float:
-    """Permute and flip among the candidates, at the exponents that the exponential mechanism would have."""
-    below = np.searchsorted(values, grid)
-    target = q * values.size
+    """Permute and flip among the candidates, at the exponents that the exponential mechanism would have.
+
+    ``ranks`` has the number of rows below each candidate, and that of all rows.
+    """
+    below = ranks[:-1]
+    target = q * int(ranks[-1])
     nearest = below[int(np.argmin(np.abs(below - float(target))))]
     best = abs(int(nearest) - target)
 

@@ -34,6 +34,7 @@ from dpkit import randomness
 from dpkit.clipping import lengths, real_array
 from dpkit.mechanisms._checked import settle
 from dpkit.queries._columns import mask, numbers
+from dpkit.queries._groups import uses
 from dpkit.queries._moment import fieller
 from dpkit.queries._noise import Noise, range_per_round, spend, with_noise
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
@@ -173,6 +174,8 @@ def mean_vector(
         keys=tuple(names),
         noise_std=2 * R * law.std * np.sqrt((parts(place) ** 2).sum(axis=-1)) / np.maximum(n, 1.0),
         noise_interval=interval,
+        columns=("column",),
+        uses=uses(share, person, budget.unit),
     )
 
 

@@ -396,6 +396,25 @@ def answers(name: str) -> dict[str, Any]:
     return {"value": value, "keys": keys, "cost": epsilon(answer.cost, 1e-6)}
 
 
+@records("plan, laplace", "plan, gaussian", "marginals")
+def many_answers(name: str) -> dict[str, Any]:
+    if name == "marginals":
+        keys = {"town": ["A", "B", "C"], "age": list(range(20, 60, 10))}
+        found = queries.marginals(table(), keys, budget=Budget(4.0, 1e-6, adjacency="add_remove"), rng=rng())
+        return {"cells": found.array("town", "age"), "std": found.noise_std("town", "age"), "total": found.array("town")}
+    asks = [
+        queries.Ask("count", name="all", within=30),
+        queries.Ask("count", groups="town", keys=["A", "B"]),
+        queries.Ask("mean", "age", bounds=(0, 100), weight=2),
+        queries.Ask("quantile", "age", bounds=(0, 100), q=(0.25, 0.5)),
+    ]
+    noise: Any = name.partition(", ")[2]
+    budget = Budget(4.0, 1e-6, adjacency="add_remove")
+    plan = queries.plan(asks, budget=budget, noise=noise, rows=100)
+    values = [np.atleast_1d(answer.value) for answer in plan.run(table(), rng=rng()).values()]
+    return {"errors": list(plan.errors.values()), "values": np.concatenate(values)}
+
+
 @records("all")
 def above_threshold(name: str) -> dict[str, Any]:
     alarm = queries.AboveThreshold(100.0, sensitivity=1.0, budget=Budget(0.5, 0.0), rng=rng())

@@ -1,0 +1,147 @@
+"""``dpkit report``: many private answers about a file, planned together; and ``dpkit query --sql``.
+
+A file in TOML says what is asked and what may be spent (``dpkit.queries.reports.plan_files``). Without data, or with
+``--dry-run``, the plan is shown and nothing is spent.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpkit.cli.options import Command
+from dpkit.cli.printing import print_table, refusals, say
+from dpkit.cli.tables import Form, read_columns
+
+if TYPE_CHECKING:
+    from dpkit.queries import Plan, Report
+
+__all__ = ["REPORT_HOW", "QueryCommand", "report_command", "sql_command"]
+
+REPORT_HOW = (
+    "The plan names the answers, the accuracy wanted or a weight of each, what is public of the columns, and the "
+    "budget of all together:\n\n"
+    "[budget] epsilon = 1.0, delta = 1e-6, unit = 'person'\n\n"
+    "[columns] paid.bounds = [0, 400], town.keys = ['Graz', 'Linz']\n\n"
+    "[[answers]] what = 'mean', column = 'paid', groups = 'town', within = 2.5\n\n"
+    "[[answers]] sql = 'SELECT COUNT(*) AS visits FROM visits WHERE paid >= 20'\n\n"
+    "dpkit report visits.toml\n\n"
+    "dpkit report visits.toml visits.parquet --html report.html --ledger team.ledger"
+)
+
+_Ledger = Annotated[
+    str | None, typer.Option(help="Record the cost in this ledger (a file or postgresql://…), which may refuse it.")
+]
+_Dry = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and spend nothing.")]
+_Html = Annotated[Path | None, typer.Option(help="Write the report as a page to this file.")]
+_Csv = Annotated[Path | None, typer.Option(help="Write the report as CSV to this file.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+
+
+def report_command(
+    plan: Annotated[Path, typer.Argument(help="What is asked, in TOML.")],
+    file: Annotated[Path | None, typer.Argument(help="A CSV file (.csv, also compressed) or a Parquet file.")] = None,
+    dry_run: _Dry = False,
+    html: _Html = None,
+    csv: _Csv = None,
+    as_json: _Json = False,
+    ledger: _Ledger = None,
+) -> None:
+    """Plan many answers from one budget, and ask a file for them.
+
+    dpkit report visits.toml visits.parquet --html report.html
+    """
+    with refusals():
+        from dpkit.queries.reports.plan_files import read_plan
+
+        if not plan.is_file():
+            raise FileNotFoundError(f"there is no file {plan}")
+        _run(read_plan(plan), file, dry_run or file is None, html, csv, as_json, ledger, {})
+
+
+def sql_command(
+    file: Annotated[Path, typer.Argument(help="A CSV file (.csv, also compressed) or a Parquet file.")],
+    sql: Annotated[str, typer.Option(help="One SELECT: aggregates of one table, WHERE, GROUP BY.")],
+    columns: Annotated[
+        Path, typer.Option(help="What is public, in TOML: bounds and keys of columns, person, as in dpkit report.")
+    ],
+    epsilon: Annotated[float | None, typer.Option(help="The ε of all answers; else as in --columns.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The δ; else as in --columns, or 0.")] = None,
+    dry_run: _Dry = False,
+    html: _Html = None,
+    csv: _Csv = None,
+    as_json: _Json = False,
+    ledger: _Ledger = None,
+) -> None:
+    """Ask a file for private answers in SQL.
+
+    dpkit query visits.csv --sql "SELECT town, COUNT(*) FROM visits GROUP BY town" --columns visits.toml --epsilon 1
+    """
+    with refusals():
+        from dpkit.queries.reports.plan_files import read_plan
+
+        if not columns.is_file():
+            raise FileNotFoundError(f"there is no file {columns}")
+        asked = read_plan(columns).asking(sql)
+        _run(asked, file, dry_run, html, csv, as_json, ledger, {"epsilon": epsilon, "delta": delta})
+
+
+class QueryCommand(Command):
+    """``dpkit query``, which is another command where it is asked in SQL."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Of this command, or of the one for SQL."""
+        if any(arg == "--sql" or arg.startswith("--sql=") for arg in args):
+            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            app.command("query", cls=Command)(sql_command)
+            return typer.main.get_command(app).make_context(info_name, args, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def _run(
+    asked: Any,
+    file: Path | None,
+    dry: bool,
+    html: Path | None,
+    csv: Path | None,
+    as_json: bool,
+    place: str | None,
+    budget: dict[str, float | None],
+) -> None:
+    from contextlib import nullcontext
+
+    from accounting import Ledger
+
+    try:
+        opened = nullcontext() if place is None else Ledger.open(place, create=False)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}: make one with dpkit ledger open … --epsilon … first") from None
+    with opened as ledger:
+        plan = asked.plan(ledger=ledger, **budget)
+        if dry or file is None:
+            _show_plan(plan)
+            return
+        report = plan.run(read_columns(file, asked.named_columns(), Form(",", ".", None, ())))
+    if html is not None:
+        report.to_html(html)
+    if csv is not None:
+        report.to_csv(csv)
+    if as_json:
+        sys.stdout.write(report.to_json())
+    else:
+        _show(report)
+
+
+def _show_plan(plan: Plan) -> None:
+    head, *rows = plan.cells()
+    say(plan.headline(), style="bold")
+    print_table([(name, "right" if name in ("numbers", "share") else "left") for name in head], rows)
+
+
+def _show(report: Report) -> None:
+    head, *rows = report.cells()
+    say(report.headline(), style="bold")
+    print_table([(name, "right" if name == "value" else "left") for name in head], rows)

@@ -1,0 +1,91 @@
+"""Answers to look at: a table in a notebook, and points with their intervals on axes of matplotlib."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from accounting.text import printable
+from dpkit.queries.answer import Answer, key_parts, shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["as_html", "plotted"]
+
+_ROWS = 60
+_COLOUR = "#1f5a8a"
+
+
+def as_html(answer: Answer, confidence: float = 0.95) -> str:
+    """A table with the notes under it, in plain HTML that takes its looks from the page."""
+    low, high = answer.interval(confidence) if answer.noise_interval is not None else (None, None)
+    told = np.atleast_1d(answer.informative(confidence))
+    heads = [] if answer.keys is None else [printable(name) for name in answer.columns]
+    heads += ([] if answer.ranked else ["value"]) + (
+        [] if low is None else [f"{100 * confidence:g} % interval (noise)"]
+    )
+    lines = []
+    for i, key in enumerate([()] if answer.keys is None else answer.keys[:_ROWS]):
+        cells = [] if answer.keys is None else [(part, False) for part in key_parts(answer, key)]
+        if not answer.ranked:
+            value = answer.value if answer.keys is None else answer.value[i]
+            cells.append((shown(value) if told[i] else "no information", True))
+        if low is not None:
+            cells.append((f"{shown(_at(low, i))} to {shown(_at(high, i))}", True))
+        lines.append("".join(f"<td{_RIGHT * right}>{escape(text)}</td>" for text, right in cells))
+    more = len(answer.keys or ()) - _ROWS
+    notes = ([f"… and {more:,} more"] if more > 0 else []) + answer.notes(confidence)
+    head = "".join(f"<th{_RIGHT * (i >= len(heads) - 2)}>{escape(text)}</th>" for i, text in enumerate(heads))
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return (
+        f"<div><strong>{escape(printable(answer.query))}</strong><table><thead><tr>{head}</tr></thead><tbody>{body}"
+        f"</tbody></table><small>{'<br>'.join(escape(printable(note)) for note in notes)}</small></div>"
+    )
+
+
+_RIGHT = ' style="text-align:right"'
+
+
+def _at(ends: Any, i: int) -> Any:
+    return ends[i] if np.ndim(ends) else ends
+
+
+def plotted(answer: Answer, ax: Axes | None, confidence: float) -> Axes:
+    """The entries from the top down, with their intervals; what says nothing is drawn pale."""
+    if answer.ranked:
+        raise ValueError(f"{answer.query} names winners and has no values to draw: ask count(groups=..., keys=winners)")
+    keys = [""] if answer.keys is None else [", ".join(key_parts(answer, key)) for key in answer.keys]
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        figure = _figure() or Figure
+        ax = figure(figsize=(6.4, 1.2 + 0.32 * min(len(keys), 60)), layout="constrained").add_subplot()
+    values, place = np.atleast_1d(np.asarray(answer.value)), np.arange(len(keys))
+    told = np.atleast_1d(answer.informative(confidence))
+    shades: Any = np.where(told, 1.0, 0.25)
+    if answer.noise_interval is not None:
+        low, high = (np.broadcast_to(end, len(keys)) for end in answer.interval(confidence))
+        ax.hlines(place, low, high, color=_COLOUR, alpha=shades, linewidth=2.5, zorder=2)
+    ax.scatter(values, place, color=_COLOUR, alpha=shades, s=28, zorder=3)
+    ax.set_yticks(place, keys)
+    ax.invert_yaxis()
+    ax.margins(y=0.5 / max(1, len(keys)))
+    ax.grid(axis="x", alpha=0.3)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_title(answer.query, loc="left", fontsize="medium")
+    with_interval = (
+        f"with {100 * confidence:g} % intervals for the noise; " if answer.noise_interval is not None else ""
+    )
+    ax.set_xlabel(f"{with_interval}{answer.price}", fontsize="small")
+    return ax
+
+
+def _figure() -> Any:
+    """What makes a figure that a notebook or a window shows, where one is in use."""
+    import sys
+
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    return None if pyplot is None else pyplot.figure

@@ -1,0 +1,149 @@
+"""``dpkit report``, its plans in TOML, and ``dpkit query --sql``."""
+
+import json
+from functools import partial
+
+import commands
+import numpy as np
+import pandas as pd
+import pytest
+from tabled import tabled
+
+from accounting import Budget, Ledger
+from dpkit.queries.reports.plan_files import read_plan
+
+PLAN = """
+title = "Visits in October"
+person = "id"
+max_contributions = 4
+max_groups = 2
+max_per_group = 2
+rows = 2000
+
+[budget]
+epsilon = 1.0
+delta = 1e-6
+unit = "person"
+
+[columns]
+paid.bounds = [0, 400]
+town.keys = ["Graz", "Linz"]
+sex.keys = ["f", "m"]
+
+[[answers]]
+what = "mean"
+column = "paid"
+groups = ["town", "sex"]
+
+[[answers]]
+what = "histogram"
+column = "paid"
+bins = [0, 50, 100, 400]
+within = 200
+
+[[answers]]
+what = "count"
+name = "expensive"
+where = "paid >= 100 and town = Graz"
+"""
+run = partial(commands.run, "report")
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "id": rng.integers(0, 700, 2000),
+            "town": rng.choice(["Graz", "Linz"], 2000),
+            "sex": rng.choice(["f", "m"], 2000),
+            "paid": rng.gamma(2.0, 40.0, 2000).round(2),
+        }
+    )
+    frame.to_csv(tmp_path / "visits.csv", index=False)
+    frame.to_parquet(tmp_path / "visits.parquet")
+    (tmp_path / "visits.toml").write_text(PLAN, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_plan_is_shown_and_nothing_is_spent(files):
+    ledger = files / "team.ledger"
+    Ledger.open(ledger, Budget(2.0, 1e-6, adjacency="add_remove", unit="person")).close()
+    for more in ([], [files / "visits.csv", "--dry-run"]):
+        told = run(files / "visits.toml", *more, "--ledger", ledger)
+        assert "Visits in October: 3 answers for ε = 1 at δ = 1e-06" in told
+        assert "mean of paid by town, sex" in told
+    with Ledger.open(ledger) as opened:
+        assert not opened.rows()
+
+
+@pytest.mark.parametrize("name", ["visits.csv", "visits.parquet"])
+def test_a_report_is_written_in_every_form(files, name):
+    ledger = files / "team.ledger"
+    Ledger.open(ledger, Budget(2.0, 1e-6, adjacency="add_remove", unit="person")).close()
+    page, table = files / "page.html", files / "table.csv"
+    told = json.loads(
+        run(files / "visits.toml", files / name, "--html", page, "--csv", table, "--json", "--ledger", ledger)
+    )
+    assert told["epsilon"] == pytest.approx(1.0, rel=1e-4)
+    assert len(told["rows"]) == 4 + 3 + 1
+    assert "Visits in October" in page.read_text(encoding="utf-8")
+    assert len(table.read_text(encoding="utf-8").splitlines()) == 9
+    with Ledger.open(ledger) as opened:
+        (row,) = opened.rows()
+    assert row.label == "queries.plan: Visits in October, 3 answers"
+
+
+def test_a_select_is_a_plan(files):
+    pytest.importorskip("sqlglot", reason="the extra 'tables' is not installed")
+    sql = "SELECT town, COUNT(*) AS n, AVG(paid) FROM visits WHERE paid < 300 GROUP BY town"
+    public = ("--columns", files / "visits.toml")
+    told = json.loads(
+        commands.run("query", files / "visits.csv", "--sql", sql, *public, "--epsilon", 2, "--delta", 0, "--json")
+    )
+    assert [row["key"] for row in told["rows"]] == ["Graz", "Linz", "Graz", "Linz"]
+    assert (told["epsilon"], told["delta"]) == (pytest.approx(2.0), 0.0)
+    shown = commands.run("query", files / "visits.csv", f"--sql={sql}", *public, "--dry-run")
+    assert "2 answers for ε = 1 at" in shown
+    refused = commands.run("query", files / "visits.csv", "--sql", "SELECT MAX(paid) FROM v", *public, status=2)
+    assert "MAX(paid) cannot be bounded" in refused
+    # and without --sql it is the command that it was
+    assert "count" in commands.run("query", files / "visits.csv", "--count", "--epsilon", 1)
+
+
+@tabled(
+    ("text", "told"),
+    [
+        ("[budget", "cannot be read as TOML"),
+        ("epsilon = 1", "it has 'epsilon', which is none of budget, columns, answers, title"),
+        ("budget.eps = 1", "budget has 'eps'"),
+        ("budget = 3", "budget must be a table"),
+        ("columns.paid.range = [0, 1]", "columns.paid has 'range'"),
+        ("answers = [{column = 'paid'}]", "answers, number 1 must say what is asked"),
+        ("answers = [{what = 'count', colour = 1}]", "answers, number 1 has 'colour'"),
+        ("answers = [{what = 'count', groups = 'town'}]", "answers, number 1 groups by 'town': say its keys"),
+        ("answers = [{what = 'count'}]", "budget must say the epsilon"),
+        ("budget.epsilon = 1.0", "asks must be a sequence of Ask, at least one"),
+        ("budget.epsilon = 1.0\nanswers = [{what = 'mean', column = 'x'}]", "'mean of x': bounds must be given"),
+        (
+            "budget.epsilon = 1.0\nanswers = [{what = 'count', within = 1}, {what = 'count', name = 'b', within = 1}]",
+            "all of them fit with errors",
+        ),
+    ],
+)
+def test_a_plan_that_cannot_be_read_says_where(tmp_path_factory, text, told):
+    path = tmp_path_factory.mktemp("plan") / "plan.toml"
+    path.write_text(text, encoding="utf-8")
+    assert told in " ".join(run(path, status=2).split())
+
+
+def test_files_and_columns_that_are_not_there_are_named(files):
+    assert "there is no file" in run(files / "no.toml", status=2)
+    assert "there is no file" in run(files / "visits.toml", files / "no.csv", status=2)
+    pd.DataFrame({"id": [1]}).to_csv(files / "other.csv", index=False)
+    assert "no column 'paid'" in run(files / "visits.toml", files / "other.csv", status=2)
+    assert "make one with dpkit ledger open" in run(files / "visits.toml", "--ledger", files / "no.ledger", status=2)
+
+
+def test_columns_that_a_plan_needs(files):
+    assert read_plan(files / "visits.toml").named_columns() == ["id", "paid", "town", "sex"]
