@@ -559,8 +559,6 @@ class Policy(ABC):
 
         Raises
         ------
-        FileNotFoundError
-            If there is no such file.
         ValueError
             If the file is damaged, of another format, or of a policy that is not a ``cls``; if ``ledger`` does not
             hold the policy's cost; or if the state must not be continued.

@@ -8,15 +8,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accounting.text import printable
-from dpkit.queries.answer import Answer, key_parts, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["as_html", "plotted"]
+    from dpkit.queries.answer import Answer
+
+__all__ = ["as_html", "key_parts", "parted", "plotted", "shown"]
 
 _ROWS = 60
 _COLOUR = "#1f5a8a"
+
+
+def parted(answer: Answer, key: Any) -> bool:
+    """Whether a key has a part for each of several columns."""
+    return len(answer.columns) > 1 and isinstance(key, tuple)
+
+
+def key_parts(answer: Answer, key: Any) -> list[str]:
+    """The parts of a key, one for each column, as they are printed."""
+    parts = key if parted(answer, key) else (key,)
+    return [printable(shown(part) if isinstance(part, np.datetime64) else str(part)) for part in parts]
+
+
+def shown(value: Any) -> str:
+    """A number or date as it is printed."""
+    if isinstance(value, np.datetime64):
+        return str(value).removesuffix("T00:00:00").replace("T", " ")
+    return f"{value:,}" if isinstance(value, (int, np.integer)) else f"{value:,.6g}"
 
 
 def as_html(answer: Answer, confidence: float = 0.95) -> str:
