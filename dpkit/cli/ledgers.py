@@ -71,7 +71,9 @@ def list_command(
     scope: Annotated[str | None, typer.Option(help="Only this scope and its parts.")] = None,
     format: Annotated[str, typer.Option(help="table, csv or json; the last two hold everything.")] = "table",
     last: Annotated[int, typer.Option(help="How many of the last rows a table shows; 0 for all.", min=0)] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: all of the ledger, as --format json does.")
+    ] = False,
 ) -> None:
     """List what was recorded, for people (table), for a spreadsheet (csv) or for a program (json).
 

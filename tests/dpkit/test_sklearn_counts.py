@@ -53,7 +53,7 @@ def test_a_private_fit_comes_near_the_maximum_of_the_likelihood():
     X, y = _counts(7)
     model = PrivateGLMRegressor(Budget(1.0, 1e-6), link="poisson", target_range=(0, 20), random_state=1).fit(X, y)
     right = PoissonRegressor(alpha=0.0).fit(X, y)
-    assert np.abs(model.coef_ - right.coef_).max() < 0.25  # ten seeds: 0.13 at most
+    assert np.abs(model.coef_ - right.coef_).max() < 0.25  # seeds 20 to 29: 0.14 at most
     assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.05)
     assert model.predict(1e9 * X).max() <= 20.0
 
