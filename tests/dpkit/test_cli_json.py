@@ -54,9 +54,9 @@ def ledger(tmp_path_factory):
             ["check", "Gaussian(1.0)", "--epsilon", 1, "--delta", 1e-6], 1,
             "verdict claim description epsilon delta accountant accountants at_least neighbours",
         ),
-        (
+        pytest.param(
             ["check", "DP-SGD, noise 4, batch 256 of 60,000, 1 epochs, Poisson", "--epsilon", 3, "--delta", 1e-5], 0,
-            "verdict claim ways",
+            "verdict claim ways", marks=pytest.mark.slow,
         ),
         (["ledger", "open", "LEDGER"], 0, "budget accountant spent left quotas head"),
         (["ledger", "verify", "LEDGER"], 0, "verified head"),
@@ -85,11 +85,15 @@ def test_a_ledger_has_one_word_for_each_sum(ledger):
     assert f"{quota['booked']:.6g}" in run("audit", ledger)
 
 
+@pytest.mark.slow
 def test_commands_that_play_say_so_as_an_object(tmp_path):
     asked = ["run", "-t", "50", "--seeds", "1", "--jobs", "1", "-p", "uniform", "--json", "--out", str(tmp_path)]
     found = json.loads(dpbandits(asked).stdout)
     assert list(found) == ["caption", "metric", "complete", "simulation", "policies", "plot", "data"]
     assert found["policies"][0]["epsilon"] is None
+
+
+def test_a_token_is_an_object_too():
     token = json.loads(dpbandits(["serve", "--token", "--json"]).stdout)
     assert list(token) == ["token", "digest"]
 
