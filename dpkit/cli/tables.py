@@ -122,14 +122,9 @@ def check_dates(data: Any, column: str) -> None:
 
 
 def group_labels(data: Any, columns: Sequence[str]) -> None:
-    """Dates and truth in columns of groups, as texts: so a key is written, too."""
-    import pandas as pd
-
+    """Truth in columns of groups, as texts: so a key is written, too."""
     for name in columns:
-        kind = getattr(data[name].dtype, "kind", "O")
-        if kind == "M" or isinstance(data[name].dtype, pd.DatetimeTZDtype):
-            data[name] = data[name].astype(str).where(data[name].notna())
-        elif kind == "b":
+        if getattr(data[name].dtype, "kind", "O") == "b":
             data[name] = data[name].map({True: "true", False: "false"})
 
 

@@ -285,6 +285,30 @@ def test_dates_that_make_no_sense(column, bounds, message):
     assert "soon" not in str(refused.value)
 
 
+def test_groups_by_dates_and_keys_of_another_kind():
+    """A key that no label could equal is refused, in place of a count of 0 that is paid for."""
+    day, texts = np.array(["2025-01-02", "2025-01-01", "2025-01-02"], "datetime64[D]"), np.array(["a", "b", "b"])
+    keys = ["2025-01-02", "2025-01-01"], day[:2].tolist(), day[:2]
+    for column, stated in itertools.product(
+        (day, day.astype("datetime64[ns]"), day.astype(object), day.astype(str)), keys
+    ):
+        data = {"day": column, "town": texts}
+        assert queries.count(data, groups="day", keys=stated, budget=ROWS).value.tolist() == [2, 1]
+        both = queries.count(data, groups=["day", "town"], keys=[(stated[0], "b")], budget=ROWS)
+        assert both.value.tolist() == [1]
+    ledger = Ledger(Budget(2.0, 0.0, adjacency="add_remove"))
+    ask = partial(queries.count, budget=Budget(1.0, 0.0, adjacency="add_remove"), ledger=ledger)
+    for column, stated, message in (([1, 2], ["1"], "must be numbers"), (["1", "2"], [1], "must be texts")):
+        data = {"g": np.array(column), "h": np.array(["a", "b"])}
+        with pytest.raises(TypeError, match=message):
+            ask(data, groups="g", keys=stated)
+        with pytest.raises(TypeError, match=message):
+            ask(data, groups=["h", "g"], keys={"h": ["a"], "g": stated})
+    with pytest.raises(ValueError, match="dates that are missing"):
+        ask({"g": np.array(["2025-01-02", "NaT"], "datetime64[D]")}, groups="g", keys=["2025-01-02"])
+    assert not ledger.rows()
+
+
 def test_dates_from_the_command_line(file, table):
     year = ("--bounds", "2025-01-01", "2026-01-01", "--epsilon", 1e4)
     mean = json.loads(run(file, "--mean", "day", *year, "--json"))["value"]
