@@ -32,6 +32,7 @@ from dpkit.queries.answer import Answer
 from dpkit.queries.candidates import top_k
 from dpkit.queries.contributions import contribution_bound, share_cut
 from dpkit.queries.counts_and_sums import count, sum
+from dpkit.queries.engines import table
 from dpkit.queries.histograms import histogram
 from dpkit.queries.means_and_variances import mean, variance
 from dpkit.queries.private_bounds import private_bounds
@@ -50,6 +51,7 @@ __all__ = [
     "quantile",
     "share_cut",
     "sum",
+    "table",
     "top_k",
     "variance",
 ]

@@ -6,6 +6,7 @@ all offer; a table that offers only Arrow's stream or the interchange protocol i
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,9 +48,24 @@ def _arrow(data: Any) -> Any:
     return pyarrow.table(data)
 
 
+def _loaded(data: Any) -> Any:
+    """The same, refused where it is not in memory: queries that an engine answers do not come here."""
+    if (
+        isinstance(data, (str, os.PathLike))
+        or type(data).__name__ in ("LazyFrame", "Table")
+        or hasattr(data, "sparkSession")
+    ):
+        raise TypeError(
+            "this query reads data that are in memory, an array or a table of pandas, polars or pyarrow, got "
+            f"{type(data).__name__}: counts, sums, means, variances, histograms and quantiles among candidates are "
+            "answered from files; for this one read the columns that it needs"
+        )
+    return _arrow(data)
+
+
 def _read(data: Any, column: Column, what: str) -> NDArray[Any]:
     """The one-dimensional array that ``column`` means; None is ``data`` itself."""
-    data = _arrow(data)
+    data = _loaded(data)
     if column is None and _is_frame(data):
         names = _column_names(data)
         raise TypeError(f"{what} must name a column where the data is a table, one of {names!r}")
@@ -88,7 +104,7 @@ def is_column(data: Any, name: str) -> bool:
 
 def size(data: Any) -> int:
     """The number of rows."""
-    data = _arrow(data)
+    data = _loaded(data)
     if isinstance(data, Mapping):
         return len(next(iter(data.values()), ()))
     if np.ndim(data) == 0 and not hasattr(data, "__len__"):

@@ -19,7 +19,7 @@ from dpkit.queries._dates import as_dates
 from dpkit.queries._drawn import shown
 from dpkit.queries._units import Share
 
-__all__ = ["by", "fitting_keys", "group_names", "grouped_by", "known_labels", "uses"]
+__all__ = ["by", "fitting_keys", "group_names", "grouped_by", "known_labels", "listed", "uses"]
 
 
 def grouped_by(
@@ -37,11 +37,7 @@ def grouped_by(
     found = known_labels(data, groups if columns is None else columns[0], rows)
     if keys is None:
         return codes(found)
-    if isinstance(keys, Mapping):
-        keys = _by_column(keys, group_names(data, groups))[0]
-    names = list(keys)
-    if not names:
-        raise ValueError("keys must list at least one group, got none")
+    names = listed(keys, group_names(data, groups))
     return coded_by(found, fitting_keys(found, names)), names
 
 
@@ -73,6 +69,24 @@ def fitting_keys(found: NDArray[Any], keys: list[Any]) -> list[Any]:
     if not all(texts) and set(map(type, found.tolist())) == {str}:
         raise TypeError(f"keys must be texts, as the column is, got {keys[texts.index(False)]!r}")
     return keys
+
+
+def listed(keys: Any, names: Sequence[str]) -> list[Any]:
+    """The groups that ``keys`` lists: values of one column, or tuples of a value of each of several."""
+    if isinstance(keys, Mapping):
+        stated = _by_column(keys, tuple(names))
+        return stated[0] if len(stated) == 1 else list(itertools.product(*stated))
+    wanted = list(keys)
+    if not wanted:
+        raise ValueError("keys must list at least one group, got none")
+    if len(names) > 1 and not all(isinstance(key, tuple) and len(key) == len(names) for key in wanted):
+        raise ValueError(
+            f"keys must be tuples with a value of each of {list(names)!r}, or the values of each column as in "
+            f"{{{names[0]!r}: [...], {names[1]!r}: [...]}}, got keys={keys!r}"
+        )
+    if len(set(wanted)) < len(wanted):
+        raise ValueError(f"keys must be distinct, got {len(wanted) - len(set(wanted))} repeated among {len(wanted)}")
+    return wanted
 
 
 def group_names(data: Any, groups: Any) -> tuple[str, ...]:
@@ -154,15 +168,8 @@ def _crossed(
     place = np.where(unknown, -1, place)
     if keys is None:
         return place, cells
-    wanted = list(keys)
-    if not wanted or not all(isinstance(key, tuple) and len(key) == len(columns) for key in wanted):
-        raise ValueError(
-            f"keys must be tuples with a value of each of {list(names)!r}, or the values of each column as in "
-            f"{{{names[0]!r}: [...], {names[1]!r}: [...]}}, got keys={keys!r}"
-        )
+    wanted = listed(keys, names)
     by_column = [fitting_keys(array, [key[i] for key in wanted]) for i, array in enumerate(found)]
     position = {key: i for i, key in enumerate(zip(*by_column, strict=True))}
-    if len(position) != len(wanted):
-        raise ValueError(f"keys must be distinct, got {len(wanted) - len(position)} repeated among {len(wanted)}")
-    listed = np.array([position.get(cell, -1) for cell in cells] or [-1], np.int64)
-    return np.where(place < 0, -1, listed[place]), wanted
+    place_of = np.array([position.get(cell, -1) for cell in cells] or [-1], np.int64)
+    return np.where(place < 0, -1, place_of[place]), wanted

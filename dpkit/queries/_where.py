@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dpkit.queries._dates import DATE, as_dates
 
-__all__ = ["Both", "Either", "Known", "Not", "Test", "Where", "named_columns", "parse", "passing"]
+__all__ = ["Both", "Either", "Known", "Not", "Test", "Where", "named_columns", "number_in", "parse", "passing"]
 
 Mask = NDArray[np.bool_]
 _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -294,7 +294,7 @@ def _compared(array: NDArray[Any], known: Mask, kind: str, column: str, relation
     if kind == "anything":
         return np.zeros(array.size, np.bool_)
     if kind == "numbers":
-        number = None if value.quoted else _number(text)
+        number = None if value.quoted else number_in(text)
         if number is None:
             quotes = f"the text {text!r}: leave the quotes out" if value.quoted else repr(text)
             raise ValueError(f"where must compare {column!r}, which holds numbers, with one, got {quotes}")
@@ -325,7 +325,7 @@ def _compared(array: NDArray[Any], known: Mask, kind: str, column: str, relation
             )
         day = as_dates("where", [text], private=False)[0]
         return _on_known(array, known, lambda part: compare(as_dates("where", part), day))
-    if not value.quoted and _number(text) is not None:
+    if not value.quoted and number_in(text) is not None:
         raise ValueError(
             f"where must compare {column!r}, which holds texts, with a text, got the number {text}: write '{text}' in "
             "quotes if it is meant as a text"
@@ -339,7 +339,8 @@ def _on_known(array: NDArray[Any], known: Mask, test: Callable[[NDArray[Any]], A
     return out
 
 
-def _number(text: str) -> float | int | None:
+def number_in(text: str) -> float | int | None:
+    """The finite number that a text is, if it is one."""
     for kind in (int, float):
         try:
             number = kind(text)

@@ -26,16 +26,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting import ApproxDP, Budget, PureDP
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
-from dpkit.queries._columns import check_bounds, mask, name_of, numbers, size
+from dpkit.queries._columns import check_bounds, name_of
 from dpkit.queries._dates import is_dated
-from dpkit.queries._groups import by, group_names, grouped_by, uses
+from dpkit.queries._groups import by, group_names, uses
 from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
-from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
+from dpkit.queries._rows import Bins, given, rows_of
+from dpkit.queries._units import check_spending, checked_share
 from dpkit.queries.answer import Answer
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def count(
     >>> queries.count(table, groups="town", keys=["A", "B", "C"], budget=budget).value.tolist()
     [3, 1, 0]
     """
+    data = given(data)
     return counted(
         data, f"count{by(data, groups)}", where=where, groups=groups, keys=keys, person=person,
         max_contributions=max_contributions, max_groups=max_groups, max_per_group=max_per_group, budget=budget,
@@ -127,9 +128,11 @@ def counted(
     noise: NoiseName | None,
     rng: np.random.Generator | None,
     ledger: Ledger | None,
-    group: str = "group",
+    column: Any = None,
+    dated: bool = False,
 ) -> Answer:
-    """:func:`count`, called ``query`` in the answer and in the ledger."""
+    """:func:`count`, called ``query`` in the answer and in the ledger; with ``Bins`` as groups, of a column."""
+    binned = isinstance(groups, Bins)
     budget = check_spending(budget, ledger)
     grouped = groups is not None
     if keys is not None and not grouped:
@@ -142,15 +145,16 @@ def counted(
         max_groups=max_groups,
         max_per_group=max_per_group,
     )
-    n = size(data)
-    rows = None if where is None else mask(data, where)
+    used = rows_of(
+        data, where=where, groups=groups, keys=keys, person=person, column=column, numeric=binned, dated=dated
+    )
     source = randomness.resolve(rng)
-    if share.alone and share.swapped and rows is None and not grouped:
+    if share.alone and share.swapped and used.everything and not grouped:
+        n = used.n
         settle(ledger, charge(ledger, PureDP(0.0, adjacency="replace"), f"queries.{query} (public)", source))
         return Answer(
             n, PureDP(0.0, adjacency="replace"), query, budget, noise_std=0.0, noise_interval=lambda _: (n, n)
         )
-    coded, names = grouped_by(data, groups, keys, rows)
     unlisted = grouped and keys is None
     if unlisted and budget.delta == 0:
         raise ValueError(
@@ -168,15 +172,10 @@ def counted(
         whole=True,
         one_cell=share.groups == 1 and not (grouped and share.swapped),
     )
-    owner = owners(data, person, rows)
     also = ApproxDP(0.0, budget.delta / 2, adjacency=budget.adjacency) if unlisted else None
+    counts = used.counts(share, source)
     cost, row = spend(law, query, source, ledger, also)
-    kept = kept_rows(owner, coded, share, rows, source)
-    if coded is None:
-        true = np.array([n if kept is None else int(np.count_nonzero(kept))])
-    else:
-        true = np.bincount(coded if kept is None else coded[kept], minlength=len(names))
-    noisy = with_noise(true, law, source)
+    noisy, names = with_noise(counts(), law, source), used.names
     settle(ledger, row)
     if unlisted:
         floor = share.per_group + _rarely_reached(law, budget.delta / 2 / share.groups)
@@ -200,8 +199,8 @@ def counted(
         noise_std=law.std,
         raw=raw,
         noise_interval=interval,
-        columns=group_names(data, groups) if grouped else (),
-        uses=uses(share, person, budget.unit, group if grouped else ""),
+        columns=group_names(data, groups) if grouped and not binned else (),
+        uses=uses(share, person, budget.unit, ("bin" if binned else "group") if grouped else ""),
     )
 
 
@@ -245,7 +244,7 @@ def sum(
     >>> queries.sum([1, 2, 30], bounds=(0, 10), budget=Budget(1e6, 0.0)).value
     13.0
     """
-    budget = check_spending(budget, ledger)
+    data, budget = given(data), check_spending(budget, ledger)
     if is_dated(bounds):
         raise TypeError(
             f"bounds must be numbers, for a sum of dates means nothing, got bounds={bounds!r}: ask for a mean"
@@ -259,41 +258,38 @@ def sum(
         max_groups=max_groups,
         max_per_group=max_per_group,
     )
-    rows = None if where is None else mask(data, where)
-    values = numbers(data, column, rows)
-    coded, names = grouped_by(data, groups, keys, rows)
+    used = rows_of(data, where=where, groups=groups, keys=keys, person=person, column=column)
     if groups is not None and keys is None:
         raise TypeError(
             "keys must list the groups of a sum; groups that are not public come from count(groups=...), whose answer "
             "has the keys that may be shown"
         )
     largest = max(abs(low), abs(high))
-    step = _step(low, high, largest, values, share.l1(2) / budget.epsilon)
+    step = _step(low, high, largest, used.whole, share.l1(2) / budget.epsilon)
     # the rounded bounds, and all that lies between them
     a, b = (round(end / step) for end in (low, high))
     top, span = max(abs(a), abs(b)), max(b, 0) - min(a, 0)
     m = share.per_group
-    if coded is None:
-        fixed = share.alone and share.swapped and rows is None
+    if not used.grouped:
+        fixed = share.alone and share.swapped and used.everything
         l1 = l2 = float(m * ((b - a if fixed else span) if share.swapped else top))
     else:
         l1 = share.l1(2) * top
         l2 = math.sqrt(share.groups) * m * (max(span, math.sqrt(2) * top) if share.swapped else top)
-    law = choose_noise(budget, noise, l1=l1, l2=l2, step=step, whole=step == 1.0, one_cell=coded is None)
+    law = choose_noise(budget, noise, l1=l1, l2=l2, step=step, whole=step == 1.0, one_cell=not used.grouped)
     source = randomness.resolve(rng)
-    owner = owners(data, person, rows)
     query = f"sum of {name_of(data, column, 'data')}{by(data, groups)}"
+    sums = used.sums(share, source, step, (low, high))
     _, row = spend(law, query, source, ledger)
-    kept = kept_rows(owner, coded, share, rows, source)
-    noisy = with_noise(_sums(values, coded, kept, step, a, b, len(names)), law, source)
+    noisy = with_noise(sums(), law, source)
     settle(ledger, row)
-    value = noisy * step if coded is not None else float(noisy[0] * step)
+    value = noisy * step if used.grouped else float(noisy[0] * step)
     return Answer(
         value,
         law.cost,
         query,
         budget,
-        keys=tuple(names) if coded is not None else None,
+        keys=tuple(used.names) if used.grouped else None,
         noise_std=law.std,
         noise_interval=lambda confidence: (value - law.reach(confidence), value + law.reach(confidence)),
         columns=() if groups is None else group_names(data, groups),
@@ -306,41 +302,15 @@ def _counted(number: Any) -> Any:
     return np.maximum(number, 0) if isinstance(number, np.ndarray) else max(number, 0)
 
 
-def _step(low: float, high: float, largest: float, values: NDArray[Any], scale: float) -> float:
+def _step(low: float, high: float, largest: float, whole: bool, scale: float) -> float:
     """The lattice: 1 for whole numbers that allow it, else a power of two of 2⁻³⁰ of the larger bound or more.
 
     ``scale`` is the noise in units of the larger bound, which keeps it below 2³⁹ steps.
     """
     bits = min(_BITS, 38 - max(0, math.ceil(math.log2(scale))))
-    if values.dtype.kind in "biu" and low == int(low) and high == int(high) and largest <= 2.0**bits:
+    if whole and low == int(low) and high == int(high) and largest <= 2.0**bits:
         return 1.0
     return math.ldexp(1.0, math.frexp(largest)[1] - bits)
-
-
-def _sums(
-    values: NDArray[Any],
-    coded: NDArray[np.int64] | None,
-    kept: NDArray[np.bool_] | None,
-    step: float,
-    a: int,
-    b: int,
-    count: int,
-) -> NDArray[np.int64]:
-    """The sum of the rounded values of each group: exact, for each is at most 2³¹ steps."""
-    totals = np.zeros(max(1, count), np.int64)
-    block = 1 << 16
-    for start in range(0, values.size, block):
-        part = values[start : start + block].astype(np.float64)
-        np.clip(np.rint(part / step, out=part), a, b, out=part)
-        inside = None if kept is None else kept[start : start + block]
-        steps = part.astype(np.int64) if inside is None else part[inside].astype(np.int64)
-        if coded is None:
-            totals[0] += steps.sum()
-        else:
-            group = coded[start : start + block] if inside is None else coded[start : start + block][inside]
-            # sums of 2¹⁶ numbers of 2³¹ are exact in double precision
-            totals += np.bincount(group, weights=steps, minlength=count).astype(np.int64)
-    return totals
 
 
 def _rarely_reached(law: Noise, probability: float) -> int:

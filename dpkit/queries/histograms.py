@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.checks import integer
 from dpkit.clipping import real_array
-from dpkit.queries._columns import check_bounds, mask, name_of, numbers
+from dpkit.queries._columns import check_bounds, name_of
 from dpkit.queries._dates import as_shown_dates, days, is_dated
 from dpkit.queries._noise import NoiseName
+from dpkit.queries._rows import Bins, given
 from dpkit.queries.answer import Answer
 from dpkit.queries.counts_and_sums import counted
 
@@ -71,29 +72,22 @@ def histogram(
     >>> queries.histogram([1, 2, 3, 9], bins=2, bounds=(0, 10), budget=Budget(1e6, 0.0)).value.tolist()
     [3, 1]
     """
-    rows = None if where is None else mask(data, where)
+    data = given(data)
     dated = is_dated(bounds if np.ndim(bins) == 0 else bins)
-    try:
-        values = numbers(data, column, rows, dated=dated)
-    except TypeError as error:
-        raise TypeError(f"{error}; texts and categories are counted by count(groups=, keys=)") from None
     if np.ndim(bins) == 0:
         low, high = check_bounds(bounds)
         edges = np.linspace(low, high, integer("bins", bins, at_least=1) + 1)
-        values = np.clip(values, low, high)
     else:
         if bounds is not None:
             raise TypeError("bounds go with a number of bins, got edges as well: leave one of them out")
         edges = days("bins", bins) if dated else real_array("bins", bins)
         if edges.ndim != 1 or edges.size < 2 or not (np.diff(edges) > 0).all():
             raise ValueError(f"bins must be a number of bins or increasing edges, got bins={bins!r}")
-    place = np.searchsorted(edges, values, side="right") - 1
-    place[values == edges[-1]] = edges.size - 2
     answer = counted(
         data,
         f"histogram of {name_of(data, column, 'data')}",
         where=where,
-        groups=place,
+        groups=Bins(edges, cut=np.ndim(bins) == 0),
         keys=range(edges.size - 1),
         person=person,
         max_contributions=None,
@@ -103,7 +97,8 @@ def histogram(
         noise=noise,
         rng=rng,
         ledger=ledger,
-        group="bin",
+        column=column,
+        dated=dated,
     )
     ends = list(as_shown_dates(edges)) if dated else edges.tolist()
     return replace(answer, keys=tuple(pairwise(ends)), columns=("from", "to"))

@@ -50,9 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["averaged", "mean", "variance"]
 
 
-# Squares of so many bits are summed exactly in blocks of 2¹².
+# Squares of so many bits are summed exactly.
 _SQUARE_BITS = 25
-_BLOCK = 1 << 12
 
 
 def mean(
@@ -119,13 +118,12 @@ def averaged(task: Moment) -> Answer:
         n = task.public_rows()
         # in units of a row, u moves by 1, and its distance from the middle by ½
         law = task.law(l1=1 if share.swapped else 0.5, l2=1 if share.swapped else 0.5)
-        sums = task.weights(1)
-        total = task.noisy(lambda bits: sums(bits)[1:], law)[0]
+        total = task.noisy(1, law)[0]
         counted = np.full(total.shape, float(n))
         parts: Callable[[Array], Array] = lambda mu: np.ones((*mu.shape, 1))  # noqa: E731
     else:
         law = task.law(l1=share.l1(2), l2=share.l2(2))
-        first, total = task.noisy(task.weights(1), law)
+        first, total = task.noisy(1, law)
         counted = first + total
         parts = lambda mu: np.stack([-mu, 1 - mu], axis=-1)  # noqa: E731
     value = np.where(counted > 0, np.clip(total / np.where(counted > 0, counted, 1.0), 0.0, 1.0), 0.5)
@@ -192,7 +190,7 @@ def variance(
         return _public_variance(task)
     share, square = task.share, task.width**2
     law = task.law(l1=share.l1(2), l2=share.l2(2))
-    cells = np.stack(task.noisy(task.weights(2), law), axis=-1)
+    cells = np.stack(task.noisy(2, law), axis=-1)
     counted = np.maximum(cells.sum(axis=-1), 1.0)
     place = np.array([0.0, 0.5, 1.0])
     first = np.clip(cells @ place / counted, 0.0, 1.0)
@@ -214,10 +212,7 @@ def variance(
 def _public_variance(task: Moment) -> Answer:
     """The variance itself with noise: n is public, and a swap moves it by at most (n − 1)/n² of the squared width."""
     n, square = task.public_rows(), task.width**2
-    total, squares = 0, 0
-    for u in task.blocks(_SQUARE_BITS, _BLOCK):
-        total += int(u.sum())
-        squares += int((u * u).sum())
+    total, squares = task.rows.squares((task.low, task.high), _SQUARE_BITS)
     # the lattice has about 2²⁰ steps for the sensitivity, which the rounding down enlarges by at most one
     bits = 20 + max(0, n.bit_length())
     steps = ((n * squares - total * total) << bits) // (n * n << 2 * _SQUARE_BITS)

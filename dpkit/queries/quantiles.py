@@ -44,7 +44,7 @@ Cost: sorting the rows once, and O(1/c) for each quantile.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,12 +56,13 @@ from accounting.checks import fraction
 from dpkit import randomness
 from dpkit.clipping import real_array
 from dpkit.mechanisms._checked import charge, settle
-from dpkit.queries._columns import check_bounds, mask, name_of, numbers
+from dpkit.queries._columns import check_bounds, name_of
 from dpkit.queries._dates import dated_answer, days, is_dated
-from dpkit.queries._groups import by, group_names, grouped_by, uses
+from dpkit.queries._groups import by, group_names, uses
 from dpkit.queries._noise import range_per_round
 from dpkit.queries._ranks import Step, between_neighbours, first_rate, part_rate, plan, rank_errors, with_neighbours
-from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
+from dpkit.queries._rows import given, rows_of
+from dpkit.queries._units import Share, check_spending, checked_share
 from dpkit.queries.answer import Answer
 from dpkit.samplers.ladder import draw_by_rank
 from dpkit.samplers.noisy_order import NoisyOrder
@@ -141,7 +142,7 @@ def quantile(
     >>> [round(float(value), 1) for value in answer.value]
     [1.6, 1.8]
     """
-    budget = check_spending(budget, ledger)
+    data, budget = given(data), check_spending(budget, ledger)
     dated = is_dated(bounds if candidates is None else candidates)
     grid = None if candidates is None else _grid(days("candidates", candidates) if dated else candidates, bounds, q)
     low, high = check_bounds(bounds) if grid is None else (float(grid[0]), float(grid[-1]))
@@ -152,16 +153,14 @@ def quantile(
     # what all groups together hold of a unit
     share = Share(1, stated.groups * stated.per_group, stated.adjacency, stated.alone)
     levels = _levels(q)
-    rows = None if where is None else mask(data, where)
-    values = numbers(data, column, rows, dated=dated)
-    coded, names = grouped_by(data, groups, keys, rows)
+    used = rows_of(data, where=where, groups=groups, keys=keys, person=person, column=column, dated=dated)
     if groups is not None and keys is None:
         raise TypeError(
             "keys must list the groups of a quantile; groups that are not public come from count(groups=...), whose "
             "answer has the keys that may be shown"
         )
-    owner = owners(data, person, rows)
-    public, n = share.alone and share.swapped and rows is None and groups is None, int(values.size)
+    public = share.alone and share.swapped and used.everything and groups is None
+    n = used.n if public else 0
     distinct = np.unique(levels)
     rounds = distinct.size.bit_length()
     if confidence is not None:
@@ -184,13 +183,14 @@ def quantile(
     cost = rounds * NoisyMax(epsilon, noise, adjacency=budget.adjacency)
     source = randomness.resolve(rng)
     query = f"quantile of {name_of(data, column, 'data')}{by(data, groups)}"
+    ready: Callable[[], list[NDArray[Any]]] = (
+        used.values(stated, source) if grid is None else used.below(stated, source, grid)
+    )
     row = charge(ledger, cost, f"queries.{query}", source)
-
-    kept = kept_rows(owner, coded, stated, rows, source)
-    parts = _parts(values, coded, kept, len(names))
+    parts = ready()
     several = np.ndim(q) > 0
     told: dict[str, Any] = {
-        "keys": _keys(names, levels if several else None, groups is not None),
+        "keys": _keys(used.names, levels if several else None, groups is not None),
         "columns": (*(() if groups is None else group_names(data, groups)), *(("q",) if several else ())),
         "uses": uses(stated, person, budget.unit, "" if groups is None else "group"),
     }
@@ -202,7 +202,7 @@ def quantile(
 
     if grid is not None:
         rate = (first_rate if groups is None else part_rate)(epsilon, levels[0], share)
-        chosen = np.array([_among(np.sort(part), grid, Fraction(float(levels[0])), rate, source) for part in parts])
+        chosen = np.array([_among(part, grid, Fraction(float(levels[0])), rate, source) for part in parts])
         settle(ledger, row)
         answer = Answer(
             one_or_all(np.repeat(chosen, levels.size) if several else chosen), cost, query, budget,
@@ -243,18 +243,6 @@ def quantile(
     return dated_answer(answer) if dated else answer
 
 
-def _parts(
-    values: NDArray[Any], coded: NDArray[np.int64] | None, kept: NDArray[np.bool_] | None, groups: int
-) -> list[NDArray[Any]]:
-    """The used values of all rows, or of each group."""
-    used = values if kept is None else values[kept]
-    if coded is None:
-        return [used]
-    own = coded if kept is None else coded[kept]
-    order = np.argsort(own, kind="stable")
-    return np.split(used[order], np.searchsorted(own[order], np.arange(1, groups)))
-
-
 def _keys(names: list[Any], levels: NDArray[np.float64] | None, grouped: bool) -> tuple[Any, ...] | None:
     if not grouped:
         return None if levels is None else tuple(levels.tolist())
@@ -283,11 +271,14 @@ def _grid(candidates: ArrayLike, bounds: object, q: ArrayLike) -> NDArray[np.flo
 
 
 def _among(
-    values: NDArray[Any], grid: NDArray[np.float64], q: Fraction, rate: Fraction, rng: np.random.Generator
+    ranks: NDArray[np.int64], grid: NDArray[np.float64], q: Fraction, rate: Fraction, rng: np.random.Generator
 ) -> float:
-    """Permute and flip among the candidates, at the exponents that the exponential mechanism would have."""
-    below = np.searchsorted(values, grid)
-    target = q * values.size
+    """Permute and flip among the candidates, at the exponents that the exponential mechanism would have.
+
+    ``ranks`` has the number of rows below each candidate, and that of all rows.
+    """
+    below = ranks[:-1]
+    target = q * int(ranks[-1])
     nearest = below[int(np.argmin(np.abs(below - float(target))))]
     best = abs(int(nearest) - target)
 

@@ -1,0 +1,135 @@
+"""A table that an engine reads: what analysts write, and what the queries ask of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpkit.queries._where import Where, parse
+from dpkit.queries.engines.conditions import condition
+from dpkit.queries.engines.dialects import Dialect
+from dpkit.queries.engines.sessions import Session, is_source, opened
+
+__all__ = ["Table", "table", "table_of"]
+
+_WHOLE = re.compile(r"(TINY|SMALL|BIG|U|UTINY|USMALL|UBIG|HUGE|UHUGE)?INT(EGER|\d+)?$|LONG$|SHORT$|BYTE$")
+_REAL = re.compile(r"(FLOAT|DOUBLE|REAL|DECIMAL(\(.*\))?)$")
+_DATE = re.compile(r"(DATE|TIMESTAMP(_NTZ|_S|_MS|_NS)?)$")
+_TEXT = re.compile(r"(VARCHAR|STRING|TEXT|UUID|ENUM\(.*\)|(VAR)?CHAR\(\d+\))$", re.DOTALL)
+
+
+def table(data: Any, *, person: str | None = None, row_key: str | None = None) -> Table:
+    """A table of any size, for every query of this package: read by an engine, not into memory.
+
+    Parameters
+    ----------
+    data : path, LazyFrame, relation of DuckDB or data frame of Spark
+        CSV or Parquet files: one, a folder of Parquet files or a pattern ("visits/*.parquet"), all of the same columns.
+    person : str, optional
+        The column that says whose row it is: needed for ``join`` and ``per_person``. A query still says ``person=``.
+    row_key : str, optional
+        A column that tells a person's rows apart, a number or a text (of the visit, say). Which rows are used where a
+        person has too many depends on it alone; without it, on the values that the query uses, which takes longer.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If there is no such file or column, or if files differ in their columns.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "visits.csv"
+    ...     _ = file.write_text("id,paid\\nu,20\\nv,30\\nv,40\\n")
+    ...     visits = queries.table(file).where("paid > 20")
+    ...     budget = Budget(1e6, 0.0, adjacency="add_remove")
+    ...     queries.sum(visits, "paid", bounds=(0, 100), budget=budget).value
+    70.0
+    """
+    if isinstance(data, Table):
+        raise TypeError("data must be a path, a LazyFrame, a relation or a data frame, got a table of this package")
+    if not is_source(data):
+        raise TypeError(
+            "data must be a path, a LazyFrame of polars, a relation of DuckDB or a data frame of Spark, got "
+            f"{type(data).__name__}: what is in memory is given to a query as it is"
+        )
+    session, source, alive = opened(data)
+    found = Table(session, source, session.columns(source), alive=alive)
+    for name, column in (("person", person), ("row_key", row_key)):
+        if column is not None:
+            found.kind(column, name)
+    return replace(found, person=person, row_key=row_key)
+
+
+def table_of(data: Any) -> Table | None:
+    """The table that data are, where an engine reads them; None for what is in memory."""
+    if isinstance(data, Table):
+        return data
+    return table(data) if is_source(data) else None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """Made by :func:`table`; every method returns another one, and nothing is read before a query asks.
+
+    What a method does is free of cost: it says which rows and columns a query means. ``filtered`` tables have a number
+    of rows that is private under every adjacency.
+    """
+
+    session: Session
+    source: str
+    types: dict[str, str]
+    person: str | None = None
+    row_key: str | None = None
+    filtered: bool = False
+    one_row_each: bool = False  # at most one row of each person
+    several_each: bool = False  # one row of the data may have become several
+    conditions: tuple[Where, ...] = ()
+    alive: Any = field(default=None, compare=False)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return list(self.types)
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.session.dialect
+
+    def __repr__(self) -> str:
+        return f"<table of {', '.join(self.types)}>"
+
+    def where(self, test: str) -> Table:
+        """The rows that pass a test in words, ``"town = Linz and paid >= 20"``, as in ``where=`` of every query."""
+        tree = parse(test)
+        condition(tree, self.kind, self.dialect)
+        return replace(self, filtered=True, conditions=(*self.conditions, tree))
+
+    def kind(self, column: Any, what: str = "column") -> str:
+        """What a column holds: "whole", "real", "truth", "date", "text" or "other"."""
+        if not isinstance(column, str):
+            raise TypeError(
+                f"{what} must name a column of the table, one of {self.columns!r}, got {type(column).__name__}"
+            )
+        if column not in self.types:
+            raise ValueError(f"{what} must be one of the columns {self.columns!r}, got {what}={column!r}")
+        said = self.types[column]
+        for kind, pattern in (("whole", _WHOLE), ("real", _REAL), ("date", _DATE), ("text", _TEXT)):
+            if pattern.match(said):
+                return kind
+        return "truth" if said == "BOOLEAN" else "other"
+
+    def rows(self) -> str:
+        """What stands behind FROM, and its WHERE."""
+        if not self.conditions:
+            return self.source
+        tests = " AND ".join(condition(tree, self.kind, self.dialect) for tree in self.conditions)
+        return f"(SELECT * FROM {self.source} WHERE {tests})"
