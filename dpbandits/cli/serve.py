@@ -48,18 +48,26 @@ def start(
         str | None, typer.Option(help="worker or learner: these processes alone, the others elsewhere.")
     ] = None,
     port: Annotated[int, typer.Option(help="Of the demo.")] = 8000,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: token and digest; or url, where it listens.")
+    ] = False,
 ) -> None:
     """Start what the file describes, and start again whatever ends; the word **start** may be left out.
 
     It makes neither ledger nor database: **dpbandits serve init** does. A process that ends by an error again and again
     is given up, and the service with it, with exit status 1.
     """
+    from dpkit.cli.options import print_json
+
     if token:
         import secrets
 
         from dpbandits.serve.config import digest
 
         made = secrets.token_urlsafe(32)
+        if as_json:
+            print_json({"token": made, "digest": digest(made)})
+            return
         typer.echo(f"token (for whoever uses it):  {made}\ndigest (for the file):        {digest(made)}")
         return
     for module in ("pydantic", "uvicorn"):
@@ -83,7 +91,10 @@ def start(
         Store(Config.read(config).database).close()
     service = Service(config, workers=0 if only == "learner" else None, learners=0 if only == "worker" else 1)
     if service.url:
-        typer.echo(f"listening on {service.url}")
+        if as_json:
+            print_json({"url": service.url})
+        else:
+            typer.echo(f"listening on {service.url}")
     service.run()
     if service.failed:
         typer.echo(f"given up: {service.failed}", err=True)

@@ -116,7 +116,7 @@ def _run(
     from accounting import Ledger
 
     try:
-        opened = nullcontext() if place is None else Ledger.open(place, create=False)
+        opened = nullcontext() if place is None else Ledger.open(place)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}: make one with dpkit ledger open … --epsilon … first") from None
     with opened as ledger:

@@ -11,13 +11,13 @@ import numpy as np
 
 from accounting import Budget, PureDP, Release
 from accounting.checks import fraction
-from accounting.text import printable
+from dpkit.queries._drawn import as_html, key_parts, parted, plotted, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-__all__ = ["Answer", "key_parts", "shown"]
+__all__ = ["Answer"]
 
 Interval = Callable[[float], tuple[Any, Any]]
 _SHOWN = 20
@@ -177,7 +177,7 @@ class Answer:
         import pandas as pd
 
         columns: dict[str, Any] = {}
-        keys = [()] if self.keys is None else [key if _parted(self, key) else (key,) for key in self.keys]
+        keys = [()] if self.keys is None else [key if parted(self, key) else (key,) for key in self.keys]
         for place, name in enumerate(self.columns if self.keys is not None else ()):
             columns[name if name not in ("value", "low", "high") else f"{name} (key)"] = [key[place] for key in keys]
         if self.ranked:
@@ -197,8 +197,6 @@ class Answer:
 
     def plot(self, ax: Axes | None = None, *, confidence: float = 0.95) -> Axes:
         """Draw the entries as points with their intervals, on axes of matplotlib, by default new ones; returns them."""
-        from dpkit.queries._drawn import plotted
-
         return plotted(self, ax, confidence)
 
     @property
@@ -222,8 +220,6 @@ class Answer:
         return [*out, f"costs {self.price}"]
 
     def _repr_html_(self) -> str:
-        from dpkit.queries._drawn import as_html
-
         return as_html(self)
 
     def in_words(self, confidence: float = 0.95) -> str:
@@ -255,25 +251,8 @@ class Answer:
         return self.in_words()
 
 
-def _parted(answer: Answer, key: Any) -> bool:
-    return len(answer.columns) > 1 and isinstance(key, tuple)
-
-
-def key_parts(answer: Answer, key: Any) -> list[str]:
-    """The parts of a key, one for each column, as they are printed."""
-    parts = key if _parted(answer, key) else (key,)
-    return [printable(shown(part) if isinstance(part, np.datetime64) else str(part)) for part in parts]
-
-
 def _entry(values: Any, i: int) -> Any:
     return values[i] if np.ndim(values) else values
-
-
-def shown(value: Any) -> str:
-    """A number or date as it is printed."""
-    if isinstance(value, np.datetime64):
-        return str(value).removesuffix("T00:00:00").replace("T", " ")
-    return f"{value:,}" if isinstance(value, (int, np.integer)) else f"{value:,.6g}"
 
 
 def _plain(value: Any) -> Any:

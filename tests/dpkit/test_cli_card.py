@@ -14,7 +14,7 @@ SCHEMA = json.loads((Path(__file__).parent / "deployments-schema.json").read_tex
 
 
 def made(place, budget, *releases):
-    with Ledger.open(place, budget) as ledger:
+    with Ledger.create(place, budget) as ledger:
         for release in releases:
             ledger.spend(release, label="a <b>release</b>")
     return place
@@ -55,7 +55,7 @@ def test_a_card_without_a_finite_epsilon_or_without_releases_claims_nothing(tmp_
 
 def test_a_simulation_protects_nobody(tmp_path):
     place = tmp_path / "l.ledger"
-    with Ledger.open(place, Budget(1.0, 0.0)) as ledger:
+    with Ledger.create(place, Budget(1.0, 0.0)) as ledger:
         ledger.spend(PureDP(0.1), label="x", simulation=True)
     assert "protects nobody" in run("ledger", "card", place)
     assert "simulation" in run("ledger", "registry", place, status=2)

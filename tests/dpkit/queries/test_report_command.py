@@ -68,7 +68,7 @@ def files(tmp_path):
 
 def test_a_plan_is_shown_and_nothing_is_spent(files):
     ledger = files / "team.ledger"
-    Ledger.open(ledger, Budget(2.0, 1e-6, adjacency="add_remove", unit="person")).close()
+    Ledger.create(ledger, Budget(2.0, 1e-6, adjacency="add_remove", unit="person")).close()
     for more in ([], [files / "visits.csv", "--dry-run"]):
         told = run(files / "visits.toml", *more, "--ledger", ledger)
         assert "Visits in October: 3 answers for ε = 1 at δ = 1e-06" in told
@@ -80,7 +80,7 @@ def test_a_plan_is_shown_and_nothing_is_spent(files):
 @pytest.mark.parametrize("name", ["visits.csv", "visits.parquet"])
 def test_a_report_is_written_in_every_form(files, name):
     ledger = files / "team.ledger"
-    Ledger.open(ledger, Budget(2.0, 1e-6, adjacency="add_remove", unit="person")).close()
+    Ledger.create(ledger, Budget(2.0, 1e-6, adjacency="add_remove", unit="person")).close()
     page, table = files / "page.html", files / "table.csv"
     told = json.loads(
         run(files / "visits.toml", files / name, "--html", page, "--csv", table, "--json", "--ledger", ledger)
