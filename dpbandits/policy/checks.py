@@ -20,8 +20,10 @@ __all__ = [
     "finite_rewards",
     "real_array",
     "real_number",
+    "unit_picks",
     "unit_row",
     "unit_rows",
+    "unit_stack",
 ]
 
 # beyond it a budget promises nothing, and binomial noise is too small to be priced in a reasonable time
@@ -97,6 +99,30 @@ def unit_rows(arms: ArrayLike | None, dim: int) -> Array:
     return X
 
 
+def unit_stack(arms: Array, dim: int) -> Array | None:
+    """Many sets of arms, shape (n, K, dim), as :func:`unit_rows` makes them one by one; None if one is refused.
+
+    Examples
+    --------
+    >>> unit_stack(np.ones((2, 3, 1)), 1).shape, unit_stack(np.full((2, 3, 1), 2.0), 1)
+    ((2, 3, 1), None)
+    """
+    if arms.shape[2] != dim or not arms.shape[1]:
+        return None
+    # a few at a time: they stay near the processor
+    step, largest = max(1, 2**16 // (arms.shape[1] * dim)), 0.0
+    for start in range(0, len(arms), step):
+        part = arms[start : start + step]
+        longest = float(np.einsum("nkd,nkd->nk", part, part).max())  # NaN, if there is one
+        if not longest <= (1.0 + _NORM_TOLERANCE) ** 2:
+            return None
+        largest = max(largest, longest)
+    if largest <= 1.0:
+        return arms
+    squares = np.einsum("nkd,nkd->nk", arms, arms)
+    return np.asarray(arms / np.maximum(1.0, np.sqrt(squares) * _SPARE)[:, :, None])
+
+
 def unit_row(row: Array) -> Array:
     """A read-only copy of norm at most 1, whatever happens to the caller's array."""
     arm: Array = row.copy()
@@ -105,6 +131,15 @@ def unit_row(row: Array) -> Array:
         arm = arm / (math.sqrt(square) * _SPARE) if math.isfinite(square) else np.zeros_like(arm)
     arm.setflags(write=False)
     return arm
+
+
+def unit_picks(rows: Array) -> Array:
+    """A read-only array of rows, shape (n, d), each as by :func:`unit_row`; ``rows`` is nobody else's."""
+    squares = np.einsum("nd,nd->n", rows, rows)
+    if not squares.max(initial=0.0) <= 1.0:
+        rows = np.stack([unit_row(row) for row in rows])
+    rows.setflags(write=False)
+    return rows
 
 
 def checked_base_rate(base_rate: float | None, link: Link, low: float, high: float) -> float:

@@ -27,6 +27,8 @@ __all__ = ["Betas", "Independent", "Law", "Perturbed", "Shares", "Ties", "Told",
 
 # a coordinate that is this small beside others is zero
 _TINY = 1e-12
+# how many numbers are copied, and how far a sum of scores may be off by rounding, in parts of their sizes
+_COPIED, _SAME = 2**14, 1e-11
 
 
 class Law(ABC):
@@ -36,6 +38,10 @@ class Law(ABC):
     def draw(self, rng: np.random.Generator) -> Array:
         """Scores of shape (K,): the arm of the largest is chosen."""
 
+    def draw_many(self, count: int, rng: np.random.Generator) -> Array:
+        """Scores of shape (count, K) of independent draws."""
+        return np.stack([self.draw(rng) for _ in range(count)])
+
     @abstractmethod
     def chance(self, index: int) -> tuple[float, float]:
         """The probability of an arm, and the standard error of that number."""
@@ -43,6 +49,10 @@ class Law(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """K."""
+
+    def kept(self) -> Law:
+        """The same law, which holds nothing that its caller may change."""
+        return self
 
     def chances(self) -> Array:
         """The probabilities of all arms."""
@@ -68,6 +78,9 @@ class Shares(Law):
     def draw(self, rng: np.random.Generator) -> Array:
         # the largest of p_k/E_k with independent exponential E_k is a draw from p
         return np.asarray(self.shares / -np.log(rng.random(len(self.shares))))
+
+    def draw_many(self, count: int, rng: np.random.Generator) -> Array:
+        return np.asarray(self.shares / -np.log(rng.random((count, len(self)))))
 
     def chance(self, index: int) -> tuple[float, float]:
         return float(self.shares[index]), 0.0
@@ -96,6 +109,10 @@ class Ties(Law):
 
     def draw(self, rng: np.random.Generator) -> Array:
         order = self.scores.max() + self.TOLERANCE * rng.random(len(self.scores))
+        return np.where(self.best, order, self.scores)
+
+    def draw_many(self, count: int, rng: np.random.Generator) -> Array:
+        order = self.scores.max() + self.TOLERANCE * rng.random((count, len(self)))
         return np.where(self.best, order, self.scores)
 
     def chance(self, index: int) -> tuple[float, float]:
@@ -163,6 +180,9 @@ class Independent(Law):
     def draw(self, rng: np.random.Generator) -> Array:
         return np.asarray(self.center + self.scale * rng.standard_normal(len(self.center)))
 
+    def draw_many(self, count: int, rng: np.random.Generator) -> Array:
+        return np.asarray(self.center + self.scale * rng.standard_normal((count, len(self))))
+
     def chance(self, index: int) -> tuple[float, float]:
         return of_largest(self.center, self.scale, index), 0.0
 
@@ -200,6 +220,10 @@ class Betas(Law):
         one, other = rng.standard_gamma(self.a), rng.standard_gamma(self.b)
         return np.where(self.offered, one / (one + other), -np.inf)
 
+    def draw_many(self, count: int, rng: np.random.Generator) -> Array:
+        one, other = (rng.standard_gamma(np.broadcast_to(share, (count, len(self)))) for share in (self.a, self.b))
+        return np.where(self.offered, one / (one + other), -np.inf)
+
     def chance(self, index: int) -> tuple[float, float]:
         """∫ f_k(x)·Π_{j≠k} F_j(x) dx, by Gauss–Legendre rules on the pieces between quantiles of all arms."""
         from scipy.special import betainc, betaincinv, betaln, expit, xlog1py, xlogy
@@ -226,11 +250,21 @@ class Perturbed(Law):
     Parameters
     ----------
     arms : ndarray of shape (K, d)
-        Copied, as they are the caller's.
+        The caller's. Of more than 2¹⁴ numbers no copy is made: a probability that is asked for after they were changed
+        raises a ``RuntimeError``.
     theta : ndarray of shape (d,), optional
     root : ndarray of shape (d, m), optional
         R, by default the identity.
     bonus : ndarray of shape (K,), optional
+    copy : bool
+        Whether few numbers are copied.
+
+    Attributes
+    ----------
+    drawn : ndarray of shape (d,) or None
+        The last θ + Rξ that was drawn.
+    total : float
+        The sum of its scores, by which arms that were changed are told.
 
     Examples
     --------
@@ -243,9 +277,18 @@ class Perturbed(Law):
     """
 
     def __init__(
-        self, arms: Array, theta: Array | None = None, root: Array | None = None, bonus: Array | None = None
+        self,
+        arms: Array,
+        theta: Array | None = None,
+        root: Array | None = None,
+        bonus: Array | None = None,
+        *,
+        copy: bool = True,
     ) -> None:
-        self.arms, self.theta, self.root, self.bonus = arms.copy(), theta, root, bonus
+        self.arms = arms.copy() if copy and arms.size <= _COPIED else arms
+        self.theta, self.root, self.bonus = theta, root, bonus
+        self.drawn: Array | None = None
+        self.total = 0.0
 
     def __len__(self) -> int:
         return len(self.arms)
@@ -254,10 +297,29 @@ class Perturbed(Law):
         xi: Array = rng.standard_normal((self.arms if self.root is None else self.root).shape[1:])
         if self.root is not None:
             xi = self.root @ xi
-        scores = self.arms @ (xi if self.theta is None else self.theta + xi)
+        self.drawn = xi if self.theta is None else self.theta + xi
+        scores = self.arms @ self.drawn
+        self.total = float(scores.sum())
         return np.asarray(scores if self.bonus is None else scores + self.bonus)
 
+    def kept(self) -> Law:
+        law = Perturbed(self.arms, self.theta, self.root, self.bonus, copy=False)
+        law.arms, law.drawn, law.total = self.arms.copy(), self.drawn, self.total
+        return law
+
+    def _check_arms(self) -> None:
+        """Refuse arms that are others than those of the draw."""
+        if self.drawn is None:
+            return
+        scores = self.arms @ self.drawn
+        if not abs(float(scores.sum()) - self.total) <= _SAME * (1.0 + float(np.abs(scores).sum())):
+            raise RuntimeError(
+                "arms must be left unchanged until the probability of a choice among them was asked for, got others: "
+                "ask at once, or offer a copy"
+            )
+
     def chance(self, index: int) -> tuple[float, float]:
+        self._check_arms()
         others = np.arange(len(self)) != index
         # arm ``index`` wins where A·ξ + b ≥ 0
         apart = self.arms[index] - self.arms[others]

@@ -49,6 +49,7 @@ from dpbandits.policy import progress, released
 from dpbandits.policy.checks import checked_budget, checked_reward, finite_rewards
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
+from dpbandits.policy.many import Laws, Rounds
 from dpbandits.policy.learned_range import LearnedRange, units_of
 from dpbandits.policy.options import CommonOptions, PrivateOptions, RewardRange
 from dpbandits.policy.parts import Record, Refit, Rule
@@ -72,6 +73,9 @@ Public = TypeVar("Public")
 
 # it stands in ledgers and in messages
 _LONGEST_LABEL = 1000
+
+# more decisions than there are
+_FOREVER = 2**62
 
 # what a registry counts up to
 _MOST_ROUNDS = 2**31
@@ -306,6 +310,18 @@ class PrivatePolicy(Policy, Generic[Public]):
     def score(self, arms: Array) -> Array | Law:
         return self.rule(self.public, arms, self.schedule.start(self.releases))
 
+    def score_many(self, rounds: Rounds) -> Laws:
+        # a rule may say how it chooses for many requests
+        many = getattr(self.rule, "many", None) if type(self).score is PrivatePolicy.score else None
+        since = self.schedule.start(self.releases)
+        return super().score_many(rounds) if many is None else many(self.public, rounds, since)
+
+    def steady(self) -> int:
+        own = (getattr(type(self), name) for name in ("score", "due", "prepare"))
+        if tuple(own) == (PrivatePolicy.score, PrivatePolicy.due, PrivatePolicy.prepare):
+            return self.until_scheduled()
+        return super().steady()
+
     def learn(self, pending: Pending, reward: float) -> None:
         self.sums.add(*self.record(pending, reward, self.public))
 
@@ -326,6 +342,15 @@ class PrivatePolicy(Policy, Generic[Public]):
     def due(self) -> bool:
         """Whether a release is to be made before the next decision."""
         return self.schedule.due(self.releases, self.clock)
+
+    def until_scheduled(self) -> int:
+        """How many decisions there are before the next release that is due by the schedule, or of the range."""
+        schedule, left = self.schedule, _FOREVER
+        if self.releases < len(schedule.ends):
+            left = schedule.ends[self.releases] + schedule.lag - self.clock
+        if self.scale is not None and self.learned_range is None:
+            left = min(left, self.scale.rounds - self.decisions)
+        return left
 
     def prepare(self, arms: Array) -> None:
         """Make the releases that are due."""
@@ -494,6 +519,29 @@ class PrivatePolicy(Policy, Generic[Public]):
         elif not self.scale.first(pending):
             super().counted(self.scale.later(pending))
 
+    def admit_many(self, made: list[Pending]) -> None:
+        if len(made) == 1:  # which an interrupt leaves unmade
+            return super().admit_many(made)
+        # nobody was told of what an interrupt leaves half made: decisions without rewards, in the journal or not at all
+        self.run.stop("was interrupted while it decided")
+        if self.scale is None and not self.counting.as_decided and type(self).admit is Policy.admit:
+            try:
+                self.durable.add_all(made)
+            except OSError:
+                self.run.end()  # nothing was done
+                raise
+            for pending in made if type(self).decided is not Policy.decided else ():
+                self.decided(pending)
+            self.waiting.update(zip(range(self.decisions, self.decisions + len(made)), made, strict=True))
+            self.decisions += len(made)
+            if self.expire_after is not None:
+                self.expire(self.decisions - self.expire_after)
+        else:
+            with self.durable.gathered():
+                super().admit_many(made)
+        self.run.end()
+        return None
+
     def checked_reward(self, reward: float) -> float:
         if self.stated == "learned":
             return checked_reward(reward, -math.inf, math.inf, clip=False)
@@ -505,6 +553,15 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.run.stop("was interrupted while it learned")
         del self.waiting[key]
         self.teach(pending, reward)
+        self.run.end()
+
+    def take_in_many(self, told: list[tuple[int, Pending, float | None]]) -> None:
+        self.durable.add_all([key if reward is None else (key, reward) for key, _, reward in told])
+        self.run.stop("was interrupted while it learned")
+        for key, pending, reward in told:
+            del self.waiting[key]
+            if reward is not None:
+                self.teach(pending, reward)
         self.run.end()
 
     def together(self) -> AbstractContextManager[None]:

@@ -224,6 +224,9 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
     def score(self, context: Array) -> Law:
         return self.draws(self.public, context, self.catalogue.active, self.schedule.start(self.releases))
 
+    def steady(self) -> int:
+        return self.until_scheduled()
+
     def close_batch(self) -> Estimate:
         rounds = self.schedule.start(self.releases), self.schedule.ends[self.releases]
         return self.fit(self.public, self.sums.release(), self.catalogue, rounds, self.rng, self.sums.decay)

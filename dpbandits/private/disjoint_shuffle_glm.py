@@ -196,6 +196,9 @@ class DisjointShuffleGLM(PrivatePolicy[Weighted]):
     def score(self, context: Array) -> Law:
         return self.draws(self.public.estimate, context, self.catalogue.active, self.schedule.start(self.releases))
 
+    def steady(self) -> int:
+        return self.until_scheduled()
+
     def close_batch(self) -> Weighted:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
         rounds = self.schedule.start(self.releases), self.schedule.ends[self.releases]

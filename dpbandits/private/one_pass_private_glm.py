@@ -311,6 +311,12 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     def checked_arms(self, arms: ArrayLike | None) -> Array:
         return self._features.checked(super().checked_arms(arms))
 
+    def checked_many(self, arms: Array) -> Array | None:
+        return self.offer.checked_many(arms, self.dim) if self.groups is None else None
+
+    def steady(self) -> int:
+        return self.until_scheduled()
+
     def prepare(self, arms: Array) -> None:
         super().prepare(arms)
         warn_of_misfit(self)

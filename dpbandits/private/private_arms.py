@@ -67,6 +67,7 @@ from accounting.checks import integer, nonnegative
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
+from dpbandits.policy.many import Laws, Repeated, Rounds
 from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
@@ -229,6 +230,14 @@ class PrivateArms(PrivatePolicy[Estimate]):
 
     def score(self, nothing: Array) -> Law:
         return Independent(self.catalogue.offered(self.public.mean), self.public.width)
+
+    def score_many(self, rounds: Rounds) -> Laws:
+        return Repeated(self.score(rounds[0]), len(rounds))
+
+    def steady(self) -> int:
+        # whatever is chosen, no batch ends before so many decisions for its arm
+        left = self.posteriors.missing(self.public, self.sums.turns.counts(self.clock))
+        return left if self.scale is None or self.learned_range else min(left, self.scale.rounds - self.decisions)
 
     def decided(self, pending: Pending) -> None:
         # as it is decided, live or from the journal: whether its reward comes is a secret

@@ -205,6 +205,9 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         """θ as released."""
         return self.public.theta
 
+    def steady(self) -> int:
+        return self.until_scheduled()
+
     def prepare(self, arms: Array) -> None:
         super().prepare(arms)
         warn_of_misfit(self)
