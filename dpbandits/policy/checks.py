@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike
 
 from accounting import AdjacencyMismatch, Budget
 from accounting.arrays import Array
+from accounting.checks import integer
 from dpkit.models.links import Link
 
 __all__ = [
     "checked_base_rate",
     "checked_budget",
     "checked_reward",
+    "checked_rounds",
     "finite_rewards",
     "real_array",
     "real_number",
@@ -28,6 +30,8 @@ __all__ = [
 
 # beyond it a budget promises nothing, and binomial noise is too small to be priced in a reasonable time
 _LARGEST_EPSILON = 1e4
+# what a registry counts up to
+_MOST_ROUNDS = 2**31
 # rows whose norm passes 1 by rounding only are scaled back, so that a sensitivity computed for norm 1 holds
 _NORM_TOLERANCE = 1e-9
 # one spare rounding step, so that scaled rows are at most 1 and not just about 1
@@ -110,17 +114,22 @@ def unit_stack(arms: Array, dim: int) -> Array | None:
     if arms.shape[2] != dim or not arms.shape[1]:
         return None
     # a few at a time: they stay near the processor
-    step, largest = max(1, 2**16 // (arms.shape[1] * dim)), 0.0
+    step, long = max(1, 2**16 // (arms.shape[1] * dim)), []
     for start in range(0, len(arms), step):
         part = arms[start : start + step]
-        longest = float(np.einsum("nkd,nkd->nk", part, part).max())  # NaN, if there is one
-        if not longest <= (1.0 + _NORM_TOLERANCE) ** 2:
+        squares = _vecdot(part.reshape(-1, dim), part.reshape(-1, dim)).reshape(part.shape[:2])
+        largest = squares.max()  # NaN, if there is one
+        if not largest <= (1.0 + _NORM_TOLERANCE) ** 2:
             return None
-        largest = max(largest, longest)
-    if largest <= 1.0:
+        if largest > 1.0:
+            sets = np.flatnonzero(squares.max(axis=1) > 1.0)
+            long.append((start + sets, np.maximum(1.0, np.sqrt(squares[sets]) * _SPARE)[:, :, None]))
+    if not long:
         return arms
-    squares = np.einsum("nkd,nkd->nk", arms, arms)
-    return np.asarray(arms / np.maximum(1.0, np.sqrt(squares) * _SPARE)[:, :, None])
+    X = arms.copy()
+    for sets, lengths in long:
+        X[sets] /= lengths
+    return X
 
 
 def unit_row(row: Array) -> Array:
@@ -181,6 +190,27 @@ def checked_budget(
         protected = " or ".join(unit for unit in units if unit != "row")
         raise AdjacencyMismatch(f"this policy protects one {protected}, got a budget with unit={budget.unit!r}")
     return budget
+
+
+def checked_rounds(kind: type[Any], budget: Budget, rounds: int | None) -> int | None:
+    """m, the number of records that a person may teach a policy of this class; None where the unit is not a person."""
+    if budget.unit != "person":
+        if rounds is not None:
+            raise ValueError(
+                f"rounds_per_person must not be given where the budget's unit is a {budget.unit}: make it "
+                f"Budget(..., unit='person'), got rounds_per_person={rounds!r}"
+            )
+        return None
+    if kind.prices_totals and rounds is not None:
+        raise ValueError(
+            f"rounds_per_person must not be given to {kind.__name__}, which learns from all rounds of a "
+            f"person for one price, got rounds_per_person={rounds!r}"
+        )
+    m = 1 if rounds is None else integer("rounds_per_person", rounds, at_least=1)
+    if m > (_MOST_ROUNDS if kind.prices_persons else 1):
+        most = f"at most {_MOST_ROUNDS}" if kind.prices_persons else f"1 for {kind.__name__}"
+        raise ValueError(f"rounds_per_person must be {most}, got rounds_per_person={rounds!r}")
+    return m
 
 
 def finite_rewards(reward_range: tuple[float, float], whose: str = "for a private policy") -> tuple[float, float]:

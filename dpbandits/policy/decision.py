@@ -61,10 +61,27 @@ class Decision:
         """With which this arm was chosen, given all that the policy had released (or learned) and the arms.
 
         1 where nothing was left to chance; NaN for a choice made elsewhere of which nobody said it. It is computed when
-        it is asked for. Where there is no closed form it has a small error, ``probability_error``; see
-        :mod:`dpbandits.policy.choices`.
+        it is asked for. Where there is no closed form it has a small error, ``probability_error``. Of a draw from a
+        posterior among more than 1,000 arms it is an estimate without bias, in a time that is bounded; then weigh by
+        ``inverse_probability``, as 1/``probability`` is too large on average. See :mod:`dpbandits.policy.choices`.
         """
         return 1.0 if self.law is None else self.law.chance(self.index)[0]
+
+    @property
+    def inverse_probability(self) -> float:
+        """1/p, what inverse propensity weighting needs: of ``probability``, or an estimate without bias of its own.
+
+        The latter (beyond 1,000 arms) is the number of further draws until this arm is chosen again, whose mean is 1/p.
+        On average over choices among K arms that takes K draws at most, so ask for it afterwards.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpbandits.policies import Uniform
+        >>> Uniform(dim=4, rng=np.random.default_rng(0)).select(np.eye(4)).inverse_probability
+        4.0
+        """
+        return 1.0 if self.law is None else self.law.inverse(self.index)
 
     @property
     def probability_error(self) -> float:
@@ -78,7 +95,7 @@ class Stretch:
 
     ids: Sequence[int]
     indices: Index
-    arms: Sequence[Array]
+    arms: Array | Sequence[Array]
     laws: Laws
     names: list[str] | None
     release: int

@@ -1,8 +1,8 @@
 """The laws of many choices at once, and how all of them are drawn: what :mod:`dpbandits.policy.choices` is for one.
 
-A policy that can choose for many requests at once returns one of these from ``score_many``. What is drawn has the law of
-one draw after the other. With the same seed it is the same choices, but for rounding, and for :class:`Repeated` draws
-of ``Betas``.
+A policy that can choose for many requests at once returns one of these from ``score_many``. What is drawn has the law
+of one draw after the other. With the same seed it is the same choices, but for rounding, and for :class:`Repeated`
+draws of ``Betas``.
 
 * :class:`Each`: of every request its own law, or scores; what a policy has that says nothing else.
 * :class:`Repeated`: the same law for all requests.
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
-from dpbandits.policy.choices import Law, Perturbed, Shares
+from dpbandits.policy.choices import Law, Perturbed, Shares, perturbed_by
 
 __all__ = ["Each", "Gaps", "Index", "Known", "Laws", "Perturbations", "Repeated", "Rounds", "by_rows", "together"]
 
@@ -186,26 +186,20 @@ class Perturbations(Laws):
             for start in range(0, n, step):
                 part = slice(start, start + step)
                 X = rounds[part]
-                w = drawn[part] = self._parameters(len(X), X.shape[2], rng)
+                w = drawn[part] = perturbed_by(self._theta, self._root, X.shape[2], len(X), rng)
                 scores = np.matmul(X, w[:, :, None])[:, :, 0]
                 scores.sum(axis=1, out=sums[part])
                 if bonus is not None:
                     scores += bonus[part]
                 scores.argmax(axis=1, out=found[part])
         else:
-            drawn = self._parameters(n, rounds[0].shape[1], rng)
+            drawn = perturbed_by(self._theta, self._root, rounds[0].shape[1], n, rng)
             for i, (arms, w) in enumerate(zip(rounds, drawn, strict=True)):
                 scores = arms @ w
                 sums[i] = scores.sum()
                 found[i] = (scores if bonus is None else scores + bonus[i]).argmax()
         self._drawn, self._sums = drawn, sums
         return found
-
-    def _parameters(self, count: int, dim: int, rng: np.random.Generator) -> Array:
-        xi: Array = rng.standard_normal((count, dim if self._root is None else self._root.shape[1]))
-        if self._root is not None:
-            xi = xi @ self._root.T
-        return xi if self._theta is None else np.add(self._theta, xi, out=xi)
 
     def of(self, i: int) -> Law | None:
         bonus = None if self._bonus is None else self._bonus[i]
@@ -227,7 +221,8 @@ def by_rows(score: Callable[[Array], Array | Law], rounds: Rounds) -> Laws:
     Examples
     --------
     >>> import numpy as np
-    >>> by_rows(lambda arms: arms @ np.array([1.0, 0.0]), [np.eye(2), -np.eye(2)]).draw(np.random.default_rng(0)).tolist()
+    >>> laws = by_rows(lambda arms: arms @ np.array([1.0, 0.0]), [np.eye(2), -np.eye(2)])
+    >>> laws.draw(np.random.default_rng(0)).tolist()
     [0, 1]
     """
     if isinstance(rounds, np.ndarray):

@@ -61,7 +61,7 @@ class Offer(Protocol):
     def checked_many(self, offered: Array, dim: int) -> Array | None:
         """Of many requests, shape (n, K, dim), all checked at once; None where they have to be one by one."""
 
-    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Sequence[Array] | None:
+    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
         """What is kept of choices among offers of one shape, all at once; None where it has to be one by one."""
 
     def length(self, arms: Array) -> Array:
@@ -83,7 +83,7 @@ class _Rows:
     def checked_many(self, offered: Array, dim: int) -> Array | None:
         return unit_stack(offered, dim)
 
-    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Sequence[Array] | None:
+    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
         return unit_picks(offered[np.arange(len(picks)), picks])
 
     def length(self, arms: Array) -> Array:
@@ -112,7 +112,7 @@ class _Cube:
     def checked_many(self, offered: Array, dim: int) -> Array | None:
         return None
 
-    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Sequence[Array] | None:
+    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
         return None
 
     def length(self, arms: Array) -> Array:
@@ -141,7 +141,7 @@ class _Ball(_Rows):
     def checked_many(self, offered: Array, dim: int) -> Array | None:
         return None
 
-    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Sequence[Array] | None:
+    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
         return unit_picks(offered.copy())
 
     def numbers(self, config: Mapping[str, Any]) -> int:
@@ -166,7 +166,7 @@ class _Nothing:
     def checked_many(self, offered: Array, dim: int) -> Array | None:
         return None
 
-    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Sequence[Array] | None:
+    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
         return len(picks) * [_NONE]
 
     def length(self, arms: Array) -> Array:

@@ -45,12 +45,12 @@ from accounting.checks import integer
 from dpbandits.durability import state
 from dpbandits.durability.checkpoint import Checkpoint, replay
 from dpbandits.durability.pending import Pending
-from dpbandits.policy import progress, released
-from dpbandits.policy.checks import checked_budget, checked_reward, finite_rewards
+from dpbandits.policy import progress, released, together
+from dpbandits.policy.checks import checked_budget, checked_reward, checked_rounds, finite_rewards
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
-from dpbandits.policy.many import Laws, Rounds
 from dpbandits.policy.learned_range import LearnedRange, units_of
+from dpbandits.policy.many import Each, Laws, Rounds
 from dpbandits.policy.options import CommonOptions, PrivateOptions, RewardRange
 from dpbandits.policy.parts import Record, Refit, Rule
 from dpbandits.policy.progress import Found, Progress
@@ -73,12 +73,6 @@ Public = TypeVar("Public")
 
 # it stands in ledgers and in messages
 _LONGEST_LABEL = 1000
-
-# more decisions than there are
-_FOREVER = 2**62
-
-# what a registry counts up to
-_MOST_ROUNDS = 2**31
 
 
 class PrivatePolicy(Policy, Generic[Public]):
@@ -188,7 +182,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         # where the range of rewards is learned; ``reward_range`` is what the policy works in then
         self.scale: LearnedRange | None = None
         self.budget = checked_budget(budget, pure=self.takes_pure)
-        self.rounds_per_person = self._checked_rounds(rounds_per_person)
+        self.rounds_per_person = checked_rounds(type(self), self.budget, rounds_per_person)
         self.persons: Registry | None = None
         if self.rounds_per_person is not None:
             self.persons = Registry(self.rounds_per_person)
@@ -239,26 +233,6 @@ class PrivatePolicy(Policy, Generic[Public]):
     def in_rewards(self, value: float) -> float:
         """A number in the units of ``reward_range``, in those of rewards; NaN before their range is known."""
         return value if self.scale is None else self.scale.original(value)
-
-    def _checked_rounds(self, rounds: int | None) -> int | None:
-        """m, or None where the unit is not a person."""
-        if self.budget.unit != "person":
-            if rounds is not None:
-                raise ValueError(
-                    f"rounds_per_person must not be given where the budget's unit is a {self.budget.unit}: make it "
-                    f"Budget(..., unit='person'), got rounds_per_person={rounds!r}"
-                )
-            return None
-        if self.prices_totals and rounds is not None:
-            raise ValueError(
-                f"rounds_per_person must not be given to {type(self).__name__}, which learns from all rounds of a "
-                f"person for one price, got rounds_per_person={rounds!r}"
-            )
-        m = 1 if rounds is None else integer("rounds_per_person", rounds, at_least=1)
-        if m > (_MOST_ROUNDS if self.prices_persons else 1):
-            most = f"at most {_MOST_ROUNDS}" if self.prices_persons else f"1 for {type(self).__name__}"
-            raise ValueError(f"rounds_per_person must be {most}, got rounds_per_person={rounds!r}")
-        return m
 
     def open_run(self, cost: Release, scope: str | None = None, *, delay: int = 0) -> None:
         """Charge the whole run, before any noise is drawn, and make the checkpoint.
@@ -311,16 +285,11 @@ class PrivatePolicy(Policy, Generic[Public]):
         return self.rule(self.public, arms, self.schedule.start(self.releases))
 
     def score_many(self, rounds: Rounds) -> Laws:
-        # a rule may say how it chooses for many requests
-        many = getattr(self.rule, "many", None) if type(self).score is PrivatePolicy.score else None
-        since = self.schedule.start(self.releases)
-        return super().score_many(rounds) if many is None else many(self.public, rounds, since)
+        many = None if "score" in self.own else getattr(self.rule, "many", None)
+        return many(self.public, rounds, self.schedule.start(self.releases)) if many else super().score_many(rounds)
 
     def steady(self) -> int:
-        own = (getattr(type(self), name) for name in ("score", "due", "prepare"))
-        if tuple(own) == (PrivatePolicy.score, PrivatePolicy.due, PrivatePolicy.prepare):
-            return self.until_scheduled()
-        return super().steady()
+        return super().steady() if {"score", "due", "prepare"} & self.own else together.until_scheduled(self)
 
     def learn(self, pending: Pending, reward: float) -> None:
         self.sums.add(*self.record(pending, reward, self.public))
@@ -342,15 +311,6 @@ class PrivatePolicy(Policy, Generic[Public]):
     def due(self) -> bool:
         """Whether a release is to be made before the next decision."""
         return self.schedule.due(self.releases, self.clock)
-
-    def until_scheduled(self) -> int:
-        """How many decisions there are before the next release that is due by the schedule, or of the range."""
-        schedule, left = self.schedule, _FOREVER
-        if self.releases < len(schedule.ends):
-            left = schedule.ends[self.releases] + schedule.lag - self.clock
-        if self.scale is not None and self.learned_range is None:
-            left = min(left, self.scale.rounds - self.decisions)
-        return left
 
     def prepare(self, arms: Array) -> None:
         """Make the releases that are due."""
@@ -478,6 +438,11 @@ class PrivatePolicy(Policy, Generic[Public]):
         """The choice where only ``released`` is known: as by ``score``, if that does not ask whose turn it is."""
         return self.score(arms)
 
+    def score_many_elsewhere(self, rounds: Rounds) -> Laws:
+        """The same for many requests."""
+        own = "score_elsewhere" in self.own
+        return Each([self.score_elsewhere(arms) for arms in rounds]) if own else self.score_many(rounds)
+
     def with_room(self, public: Public) -> Public:
         """``public``, in the shape that other public parts ask for."""
         return public
@@ -520,27 +485,7 @@ class PrivatePolicy(Policy, Generic[Public]):
             super().counted(self.scale.later(pending))
 
     def admit_many(self, made: list[Pending]) -> None:
-        if len(made) == 1:  # which an interrupt leaves unmade
-            return super().admit_many(made)
-        # nobody was told of what an interrupt leaves half made: decisions without rewards, in the journal or not at all
-        self.run.stop("was interrupted while it decided")
-        if self.scale is None and not self.counting.as_decided and type(self).admit is Policy.admit:
-            try:
-                self.durable.add_all(made)
-            except OSError:
-                self.run.end()  # nothing was done
-                raise
-            for pending in made if type(self).decided is not Policy.decided else ():
-                self.decided(pending)
-            self.waiting.update(zip(range(self.decisions, self.decisions + len(made)), made, strict=True))
-            self.decisions += len(made)
-            if self.expire_after is not None:
-                self.expire(self.decisions - self.expire_after)
-        else:
-            with self.durable.gathered():
-                super().admit_many(made)
-        self.run.end()
-        return None
+        together.admit(self, made)
 
     def checked_reward(self, reward: float) -> float:
         if self.stated == "learned":
@@ -556,13 +501,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.run.end()
 
     def take_in_many(self, told: list[tuple[int, Pending, float | None]]) -> None:
-        self.durable.add_all([key if reward is None else (key, reward) for key, _, reward in told])
-        self.run.stop("was interrupted while it learned")
-        for key, pending, reward in told:
-            del self.waiting[key]
-            if reward is not None:
-                self.teach(pending, reward)
-        self.run.end()
+        together.take_in(self, told)
 
     def together(self) -> AbstractContextManager[None]:
         return self.durable.together()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -26,15 +26,15 @@ from accounting.printed import as_html, parameter_cells
 from dpbandits.durability import state
 from dpbandits.durability.decision_log import DecisionLog, log_of
 from dpbandits.durability.pending import Pending
-from dpbandits.policy import logs, rounds
+from dpbandits.policy import logs
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.checks import checked_base_rate, checked_reward
 from dpbandits.policy.choices import Law, Told
-from dpbandits.policy.decision import Decision, Decisions, PrivacyReport
-from dpbandits.policy.many import Each, Index, Laws, Rounds, by_rows
+from dpbandits.policy.decision import Decision, PrivacyReport
 from dpbandits.policy.offers import ROWS, Offer
 from dpbandits.policy.open_decisions import OpenDecisions
 from dpbandits.policy.options import CommonOptions, Options, Violation
+from dpbandits.policy.rounds import ManyRounds
 from dpkit import randomness
 from dpkit.models.links import Link, get_link
 from dpkit.states import Run, entries
@@ -52,11 +52,10 @@ __all__ = [
     "PrivacyReport",
 ]
 
-# what a state counts
-_LONGEST = 2**62
+_LONGEST = 2**62  # what a state counts
 
 
-class Policy(ABC):
+class Policy(ManyRounds, ABC):
     """Base of all policies: it checks and keeps the books; the algorithm is in ``score`` and ``learn``.
 
     A subclass keeps its constructor's arguments under their own names and lists what it learns in ``learned``; then it
@@ -71,11 +70,9 @@ class Policy(ABC):
     * ``offer``: what a round offers, rows of arms or one context (:mod:`dpbandits.policy.offers`); with a context,
       ``n_arms`` says how many arms there are, or a ``catalogue``: where that is set arms have names, they come and go
       (``add_arm``, ``retire_arm``), and ``grow`` makes room for one more in what is learned.
-    * ``by_rows`` and ``lasting``, or ``score_many(rounds)`` and ``steady()``: how many requests are chosen for at once
-      (:mod:`dpbandits.policy.rounds`); where nothing is said, one after the other.
     * ``prepare(arms)``, before one of them is chosen; ``checked_arms(arms)``, refusing them; ``chosen(arms, index)``,
       what is kept of a choice; ``note(arm, index)``, whole numbers that are kept beside it, ``notes`` many;
-      ``decided(pending)``, after it was made.
+      ``decided(pending)``, after it was made. For many requests at once: :class:`~dpbandits.policy.rounds.ManyRounds`.
 
     Parameters
     ----------
@@ -125,10 +122,6 @@ class Policy(ABC):
     protects: str = "round"
     # whether the arms of decisions that count no more are dropped
     drops_arms: bool = False
-    # whether in what ``score`` returns, scores or a ``Perturbed``, the part of every arm depends on its own row alone
-    by_rows: bool = False
-    # whether what ``score`` and ``note`` read changes with rewards alone
-    lasting: ClassVar[bool] = False
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -223,69 +216,6 @@ class Policy(ABC):
             law, scores = (found, found.draw(self.rng)) if isinstance(found, Law) else (None, found)
             return self._decided(X, int(scores.argmax()), scores, law, (person, who), self.number())
 
-    def select_many(
-        self, arms: ArrayLike | Sequence[Any] | int, persons: Sequence[str | bytes | int] | None = None
-    ) -> Decisions:
-        """Choose for many requests at once, in their order, each an own round.
-
-        The law, the noise, the privacy and the books are those of as many calls of ``select``. Releases that fall
-        inside are made where they are due. The lock is taken once, and the journal is written once between two
-        releases.
-
-        Parameters
-        ----------
-        arms : array_like of shape (n, K, d), or a sequence of n arrays of shape (K_i, d)
-            What each request offers, as for ``select``; n contexts, shape (n, d), for policies that take them. A whole
-            number n where ``select`` needs nothing. They are not copied: leave them unchanged until probabilities were
-            asked for.
-        persons : sequence, optional
-            Whose rounds they are, one for each.
-
-        Returns
-        -------
-        Decisions
-            A sequence of ``Decision``s. (Their ``scores`` are empty.)
-
-        Raises
-        ------
-        ValueError
-            As by ``select``, naming the request, or if the horizon has too few rounds left. All are checked first: the
-            policy's state is as it was. Whatever else is raised comes from a release inside; decisions before it were
-            made, and ``open_decisions`` has them.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbandits.policies import LinearThompson
-        >>> policy = LinearThompson(dim=3, rng=np.random.default_rng(0))
-        >>> decisions = policy.select_many(np.tile(np.eye(3), (1000, 1, 1)))
-        >>> len(decisions), decisions[7].arm.shape, np.bincount(decisions.indices).min() > 250
-        (1000, (3,), True)
-        >>> policy.update_many(decisions, np.ones(1000))
-        >>> policy.open_decisions
-        []
-        """
-        # a ``select`` of the policy's own is asked each time
-        return (rounds.select if type(self).select is Policy.select else rounds.one_by_one)(self, arms, persons)
-
-    def update_many(self, decisions: Sequence[Decision | int], rewards: Sequence[float | None] | ArrayLike) -> None:
-        """Learn the rewards of many decisions, in this order; see ``select_many`` for an example.
-
-        With a checkpoint all are written through to the disk together, before the first is learned.
-
-        Parameters
-        ----------
-        decisions : sequence of Decision or int
-            Each once.
-        rewards : array_like of shape (n,), or a sequence with None for rewards that will never come
-
-        Raises
-        ------
-        ValueError
-            As by ``update``, naming the decision. All are checked first: the policy's state is as it was.
-        """
-        rounds.update(self, decisions, rewards)
-
     def register(
         self,
         arms: ArrayLike | None,
@@ -335,22 +265,13 @@ class Policy(ABC):
 
     def _admitted(self, person: object) -> int:
         """Refuse a round that there must not be; else whose it is, as it is kept."""
-        self.check_room(1)
-        return self.who(person)
-
-    def check_room(self, count: int) -> None:
-        """Refuse so many rounds, if there must not be any, or not so many."""
         self.check_open()
-        if self.horizon is not None and self.decisions + count > self.horizon:
-            if count > 1:
-                raise ValueError(
-                    f"arms must be for at most {self.horizon - self.decisions} requests, what is left of "
-                    f"horizon={self.horizon}, got {count}"
-                )
+        if self.horizon is not None and self.decisions >= self.horizon:
             raise ValueError(
                 f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}, which are "
                 f"used up: start a policy with a longer one, or Doubling, which needs none"
             )
+        return self.who(person)
 
     def _decided(
         self, arms: Array, index: int, scores: Array, law: Law | None, whose: tuple[object, int], release: int
@@ -491,7 +412,7 @@ class Policy(ABC):
             self.check_open()
             yield self.catalogue
 
-    def grow(self) -> None:  # noqa: B027
+    def grow(self) -> None:
         """Make room, in what is learned, for the arm that has come."""
 
     # ------------------------------------------------------------------------------------------- the algorithm
@@ -508,18 +429,7 @@ class Policy(ABC):
     def learn(self, pending: Pending, reward: float) -> None:
         """Take in one checked reward of one arm of norm at most 1."""
 
-    def score_many(self, rounds: Rounds) -> Laws:
-        """What ``score`` says of every one of many requests, the first of which was prepared for."""
-        return by_rows(self.score, rounds) if self.by_rows else Each([self.score(arms) for arms in rounds])
-
-    def steady(self) -> int:
-        """For how many decisions from now on ``prepare`` has nothing to do and ``score`` and ``note`` stay the same.
-
-        Whatever is chosen in these; 1 where that cannot be told.
-        """
-        return _LONGEST if self.lasting else 1
-
-    def prepare(self, arms: Array) -> None:  # noqa: B027
+    def prepare(self, arms: Array) -> None:
         """Do what is due before one of ``arms`` is chosen."""
 
     def checked_arms(self, arms: ArrayLike | None) -> Array:
@@ -530,27 +440,11 @@ class Policy(ABC):
         """What is kept of a choice: a read-only copy of length at most 1, whatever happens to the caller's array."""
         return self.offer.chosen(arms, index)
 
-    def checked_many(self, arms: Array) -> Array | None:
-        """Arms of many requests, shape (n, K, d), as :meth:`checked_arms` makes those of one; None to ask that."""
-        own = type(self).checked_arms is not Policy.checked_arms
-        return None if own else self.offer.checked_many(arms, self.dim)
-
-    def chosen_many(self, rounds: Rounds, picks: Index) -> Sequence[Array]:
-        """What is kept of many choices, as by :meth:`chosen`."""
-        found = None
-        if type(self).chosen is Policy.chosen and isinstance(rounds, np.ndarray):
-            found = self.offer.chosen_many(rounds, picks)
-        return [*map(self.chosen, rounds, picks.tolist())] if found is None else found
-
-    def takes_notes(self) -> bool:
-        """Whether ``note`` says anything."""
-        return type(self).note is not Policy.note
-
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
         """What is to be known of the choice besides the arm when its reward comes."""
         return ()
 
-    def decided(self, pending: Pending) -> None:  # noqa: B027
+    def decided(self, pending: Pending) -> None:
         """A decision was made, also where it is made again from a journal: perhaps the last one once more."""
 
     def count(self, arms: Array) -> int:
@@ -563,15 +457,15 @@ class Policy(ABC):
         """What an arm is called, where arms have names."""
         return "" if self.catalogue is None else self.catalogue.names[index]
 
-    def check_log(self) -> None:  # noqa: B027
+    def check_log(self) -> None:
         """Refuse to learn from choices that were made elsewhere, where a policy has a reason to."""
 
     # ------------------------------------------------------------------------- books, which a private policy extends
 
-    def check_process(self) -> None:  # noqa: B027
+    def check_process(self) -> None:
         """Refuse to go on in the child of a fork, where a policy has a reason to; before the lock is taken."""
 
-    def check_open(self) -> None:  # noqa: B027
+    def check_open(self) -> None:
         """Refuse to go on after an interrupt, where a policy has a reason to; behind the lock."""
 
     def number(self) -> int:
@@ -587,19 +481,6 @@ class Policy(ABC):
     def written(self, pending: Pending) -> Pending:
         """A decision that is about to be made, as it will wait for its reward: written down first, if it is at all."""
         return pending
-
-    def admit_many(self, made: list[Pending]) -> None:
-        """Count decisions that were made together, and wait for their rewards; written down first, if at all."""
-        for pending in made:
-            self.admit(self.written(pending))
-
-    def take_in_many(self, told: list[tuple[int, Pending, float | None]]) -> None:
-        """Close decisions and learn, in this order; where there is no reward, close."""
-        for key, pending, reward in told:
-            if reward is None:
-                del self.waiting[key]
-            else:
-                self.take_in(key, pending, reward)
 
     def admit(self, pending: Pending) -> None:
         """Count a decision, and wait for its reward."""
@@ -705,7 +586,7 @@ class Policy(ABC):
 
     @classmethod
     def elements(cls, config: Mapping[str, Any]) -> int:
-        """How many numbers a state holds at least, so that a file cannot ask for more memory than its own size."""
+        """How many numbers a state holds at least: no file can ask for more memory than its own size."""
         return cls.offer.numbers(config)
 
     def checked_pending(self, pending: Pending) -> Pending:

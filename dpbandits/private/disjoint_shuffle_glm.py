@@ -50,6 +50,7 @@ from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.progress import Found
+from dpbandits.policy.together import until_scheduled
 from dpbandits.private.parts.block_batches import BlockBatches, NoisyBlocks
 from dpbandits.private.parts.disjoint import Estimate, Refit, parts
 from dpkit.models.links import Link, get_link
@@ -197,7 +198,7 @@ class DisjointShuffleGLM(PrivatePolicy[Weighted]):
         return self.draws(self.public.estimate, context, self.catalogue.active, self.schedule.start(self.releases))
 
     def steady(self) -> int:
-        return self.until_scheduled()
+        return until_scheduled(self)
 
     def close_batch(self) -> Weighted:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""

@@ -77,6 +77,7 @@ from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewar
 from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
+from dpbandits.policy.together import until_scheduled
 from dpbandits.private.parts.change import surprise_bound
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.groups import FeatureGroups
@@ -315,7 +316,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         return self.offer.checked_many(arms, self.dim) if self.groups is None else None
 
     def steady(self) -> int:
-        return self.until_scheduled()
+        return until_scheduled(self)
 
     def prepare(self, arms: Array) -> None:
         super().prepare(arms)

@@ -54,6 +54,7 @@ from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
+from dpbandits.policy.together import until_scheduled
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.one_pass_batches import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
@@ -206,7 +207,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         return self.public.theta
 
     def steady(self) -> int:
-        return self.until_scheduled()
+        return until_scheduled(self)
 
     def prepare(self, arms: Array) -> None:
         super().prepare(arms)
