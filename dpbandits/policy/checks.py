@@ -114,10 +114,15 @@ def unit_stack(arms: Array, dim: int) -> Array | None:
     if arms.shape[2] != dim or not arms.shape[1]:
         return None
     # a few at a time: they stay near the processor
-    step, long = max(1, 2**16 // (arms.shape[1] * dim)), []
+    K, long = arms.shape[1], []
+    step = max(1, 2**17 // (K * dim))
+    scratch, ones = np.empty((min(step, len(arms)) * K, dim)), np.ones(dim)
     for start in range(0, len(arms), step):
-        part = arms[start : start + step]
-        squares = _vecdot(part.reshape(-1, dim), part.reshape(-1, dim)).reshape(part.shape[:2])
+        rows = arms[start : start + step].reshape(-1, dim)
+        squares = np.multiply(rows, rows, out=scratch[: len(rows)]) @ ones
+        if squares.max() <= 1.0 - _NORM_TOLERANCE:
+            continue
+        squares = _vecdot(rows, rows).reshape(-1, K)  # to the last digit as one set's are
         largest = squares.max()  # NaN, if there is one
         if not largest <= (1.0 + _NORM_TOLERANCE) ** 2:
             return None

@@ -114,8 +114,6 @@ class Decisions(Sequence[Decision]):
     ----------
     indices : ndarray of shape (n,)
         Rows of the chosen arms.
-    ids : list of int
-        Of the decisions.
 
     Examples
     --------
@@ -131,7 +129,11 @@ class Decisions(Sequence[Decision]):
         self._ends = list(accumulate(len(one.indices) for one in stretches))
         parts = [one.indices for one in stretches]
         self.indices: Index = np.concatenate(parts) if parts else np.empty(0, np.int64)
-        self.ids = [id for one in stretches for id in one.ids]
+
+    @property
+    def ids(self) -> list[int]:
+        """Those of the decisions."""
+        return [id for one in self._stretches for id in one.ids]
 
     @classmethod
     def of(cls, made: Sequence[Decision], run: str) -> Decisions:
@@ -142,7 +144,7 @@ class Decisions(Sequence[Decision]):
         return cls([Stretch(ids, indices, arms, laws, names, 0)] if made else [], run)
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.indices)
 
     def __repr__(self) -> str:
         return f"Decisions({len(self)} of them)"
@@ -168,7 +170,7 @@ class Decisions(Sequence[Decision]):
         ValueError
             If they are of another one.
         """
-        if self.ids and run != self._run:
+        if len(self) and run != self._run:
             raise ValueError("decisions must come from this policy, got those of another one")
         return self.ids
 

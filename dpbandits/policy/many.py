@@ -28,7 +28,7 @@ Rounds = Array | Sequence[Array]
 Index = NDArray[np.int64]
 
 # numbers that are worked on at once: they stay in a processor's second cache
-_BLOCK = 2**16
+_BLOCK = 2**17
 
 
 class Laws(ABC):
@@ -180,20 +180,18 @@ class Perturbations(Laws):
     def draw(self, rng: np.random.Generator) -> Index:
         n, rounds, bonus = len(self), self._rounds, self._bonus
         found, sums = np.empty(n, np.int64), np.empty(n)
+        drawn = perturbed_by(self._theta, self._root, rounds[0].shape[1], n, rng)
         if isinstance(rounds, np.ndarray):
-            drawn = np.empty((n, rounds.shape[2]))
-            step = max(1, _BLOCK // (rounds.shape[1] * rounds.shape[2]))
+            K, d = rounds.shape[1:]
+            step, ones = max(1, _BLOCK // (K * d)), np.ones(K)
             for start in range(0, n, step):
                 part = slice(start, start + step)
-                X = rounds[part]
-                w = drawn[part] = perturbed_by(self._theta, self._root, X.shape[2], len(X), rng)
-                scores = np.matmul(X, w[:, :, None])[:, :, 0]
-                scores.sum(axis=1, out=sums[part])
+                scores = np.matmul(rounds[part], drawn[part, :, None])[:, :, 0]
+                np.dot(scores, ones, out=sums[part])
                 if bonus is not None:
                     scores += bonus[part]
                 scores.argmax(axis=1, out=found[part])
         else:
-            drawn = perturbed_by(self._theta, self._root, rounds[0].shape[1], n, rng)
             for i, (arms, w) in enumerate(zip(rounds, drawn, strict=True)):
                 scores = arms @ w
                 sums[i] = scores.sum()

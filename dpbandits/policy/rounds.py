@@ -9,6 +9,7 @@ decision as if requests came one by one. A policy that cannot tell has stretches
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -278,13 +279,12 @@ def _stretch(policy: Policy, rounds: Rounds, who: list[int] | None) -> Stretch:
     first, release, picks = policy.decisions, policy.number(), laws.draw(policy.rng)
     indices = picks.tolist()
     arms = _chosen(policy, rounds, picks)
-    whose = who or len(indices) * [NOBODY]
     ids = range(first, first + len(indices))
-    if policy.notes:
-        notes = [*map(policy.note, arms, indices)]
-        made = [*map(Pending, arms, indices, ids, notes, whose)]
+    if policy.notes or who is not None:
+        notes: Iterable[tuple[int, ...]] = map(policy.note, arms, indices) if policy.notes else repeat(())
+        made = [*map(Pending, arms, indices, ids, notes, repeat(NOBODY) if who is None else who)]
     else:
-        made = [*map(Pending, arms, indices, ids, len(indices) * [()], whose)]
+        made = [*map(Pending, arms, indices, ids)]
     names = [policy.name_of(index) for index in indices] if policy.name_of(indices[0]) else None
     policy.admit_many(made)
     return Stretch(ids, picks, arms, laws, names, release)
