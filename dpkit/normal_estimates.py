@@ -51,6 +51,8 @@ class _Contest:
         places = np.stack([self.theta, self.theta + (2.0 / length if length else 0.0) * turned], axis=1)
         scores = self.scores(self.X, places)
         count = min(_RIVALS, len(self.X) - 1)
+        if not count:
+            return np.empty(0, np.intp), np.eye(1, self.dim)[0]
         first = [np.argpartition(column, -count)[-count:] for column in scores.T]
         rivals = np.setdiff1d(np.concatenate(first), [self.index])
         apart = x - self.X[rivals].mean(axis=0)
@@ -78,6 +80,8 @@ class _Contest:
         if self.bonus is not None:
             c += float(self.bonus[self.index, 0])
         h = float(own @ step) - X @ step
+        if not len(X):
+            return np.full(len(places.T), -np.inf), np.full(len(places.T), np.inf)
         least = _TINY * max(float(np.abs(h).max()), 1e-300)
         rising, falling = h > least, h < -least
         low = (c[rising] / -h[rising, None]).max(axis=0, initial=-np.inf)

@@ -199,7 +199,7 @@ def _select(policy: Policy, arms: Any, persons: Sequence[Any] | None) -> Decisio
             part = slice(at, min(n, at + max(1, policy.steady())))
             stretches.append(_stretch(policy, rounds[part], None if who is None else who[part]))
             if policy.decision_log is not None:
-                _log(policy, stretches[-1], rounds[part], (persons or n * [None])[part])
+                _log(policy, stretches[-1], rounds[part], (n * [None] if persons is None else persons)[part])
             at = part.stop
     return Decisions(stretches, policy.waiting.run)
 
@@ -209,7 +209,7 @@ def _one_by_one(policy: Policy, arms: Any, persons: Sequence[Any] | None) -> Dec
     rounds = checked(policy, arms)
     with policy.lock:
         _whose(policy, persons, len(rounds))
-        made = [policy.select(*one) for one in zip(rounds, persons or len(rounds) * [None], strict=True)]
+        made = [policy.select(*one) for one in zip(rounds, len(rounds) * [None] if persons is None else persons, strict=True)]
     return Decisions.of(made, policy.waiting.run)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from chi_square import fits
 from private_policies import OF_PERSONS, SMALL, small
+from rounds_of_many import arm_sets, requests, seeded, shares_of
 
 from accounting import Budget
 from dpbandits import Policy, policies
@@ -16,26 +17,6 @@ from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.policies import OnePassPrivateGLM, PrivateArms, Uniform
 
 ROUNDS = 30
-
-
-def seeded(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
-
-
-def arm_sets(n: int, K: int, d: int, seed: int = 0) -> np.ndarray:
-    X = seeded(seed).standard_normal((n, K, d))
-    return X / np.linalg.norm(X, axis=-1, keepdims=True)
-
-
-def requests(policy: Policy, n: int):
-    """What n rounds offer: all of it different where it may be."""
-    if "dim" in type(policy).passed_on:
-        return np.zeros((n, 1))
-    if policy.takes == "context":
-        return arm_sets(n, 1, policy.dim)[:, 0] * 0.7
-    if type(policy).__name__ == "StandingPrivateGLM":
-        return np.tile(np.eye(2), (n, 1, 1))
-    return arm_sets(n, 3, policy.dim)
 
 
 def books(policy: Policy) -> str:
@@ -68,7 +49,7 @@ def told(decision) -> tuple:
 
 def _slow(name: str):
     """Shuffled sums of a batch take seconds."""
-    return pytest.param(name, marks=pytest.mark.slow) if name in ("ShuffleGLM", "ShuffleLinUCB") else name
+    return pytest.param(name, marks=pytest.mark.slow) if name.startswith("Shuffle") and name != "ShuffleArms" else name
 
 
 @pytest.mark.parametrize("name", map(_slow, sorted(set(SMALL) - set(OF_PERSONS))))
@@ -104,7 +85,7 @@ def test_the_law_of_many_choices_is_that_of_each():
     policy.update_many(policy.select_many(np.tile(X, (150, 1, 1))), seeded(1).random(150) < 0.5)
     policy.settle()
     assert policy.releases == 1
-    chances = policy.released().probabilities(X[0])
+    chances = shares_of(policy.released(), X[0])
     asked = np.tile(X, (20_000, 1, 1))
     for found in (policy.select_many(asked[:10_000]).indices, policy.released().choose_many(asked).indices):
         assert fits(found, range(5), chances)
