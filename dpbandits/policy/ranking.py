@@ -87,16 +87,28 @@ class Ranking:
         laws = _Among(self, left_out)
         if not isinstance(found, Perturbed):
             return Choices(np.array([laws.choose(i, source) for i in range(n)], np.int64), laws)
-        picks, step = np.empty(n, np.int64), max(1, _BLOCK // len(self))
         laws.drawn = found.parameters(n, source)
-        for start in range(0, n, step):
-            scores = laws.drawn[start : start + step] @ self.arms.T
-            if found.bonus is not None:
-                scores += found.bonus
-            for row, rows in zip(scores, left_out[start : start + step], strict=True):
-                row[rows] = -np.inf
-            scores.argmax(axis=1, out=picks[start : start + step])
-        return Choices(picks, laws)
+        return Choices(self._best(laws.drawn, found.bonus, left_out), laws)
+
+    def _best(self, drawn: Array, bonus: Array | None, left_out: list[Index]) -> Index:
+        """The best row for each parameter that was drawn, some candidates at a time."""
+        who = np.repeat(np.arange(len(drawn)), [len(rows) for rows in left_out])
+        rows = np.concatenate([*left_out, np.empty(0, np.int64)])
+        order = np.argsort(rows, kind="stable")
+        who, rows = who[order], rows[order]
+        best, picks = np.full(len(drawn), -np.inf), np.zeros(len(drawn), np.int64)
+        step = max(256, _BLOCK // max(1, len(drawn)))
+        for start in range(0, len(self), step):
+            scores = drawn @ self.arms[start : start + step].T
+            if bonus is not None:
+                scores += bonus[start : start + step]
+            first, last = np.searchsorted(rows, [start, start + step])
+            scores[who[first:last], rows[first:last] - start] = -np.inf
+            found = scores.argmax(axis=1)
+            largest = np.take_along_axis(scores, found[:, None], axis=1)[:, 0]
+            better = largest > best
+            best[better], picks[better] = largest[better], found[better] + start
+        return picks
 
     def _rows(self, exclude: Sequence[int], number: int) -> Index:
         rows = np.asarray(exclude)
