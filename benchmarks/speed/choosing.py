@@ -1,4 +1,4 @@
-"""Many choices at once against one after the other, and against the product of arms and a draw that all of them need."""
+"""Many choices at once against one after the other, and against the draws and products that all of them need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = {"20": (20, 20), "10³": (10**3, 20), "10⁴": (10**4, 20), "10⁵": (10
 
 def arm_sets(requests: int, arms: int, dim: int) -> np.ndarray:
     X = np.random.default_rng(0).standard_normal((requests, arms, dim))
-    return X / (1.001 * np.linalg.norm(X, axis=-1, keepdims=True))
+    return np.asarray(X / (1.001 * np.linalg.norm(X, axis=-1, keepdims=True)))
 
 
 def learner(dim: int) -> OnePassPrivateGLM:
@@ -99,9 +99,14 @@ def one_choice(arms: str) -> list[Row]:
         choose = lambda: released.choose(X[0]).probability  # noqa: E731
         found.append(Row(f"choose, with its probability, {what}", choose, floor, "its draw and product"))
         law = released.choose(X[0])
-        found.append(Row(f"inverse probability, {what}", lambda: law.inverse_probability, floor, "its draw and product"))
+        found.append(
+            Row(f"inverse probability, {what}", lambda: law.inverse_probability, floor, "its draw and product")
+        )
     return found
 
 
 def rows() -> list[Row]:
-    return [*both_ways(learner(DIM), arm_sets(REQUESTS, ARMS, DIM)), *(row for arms in SIZES for row in one_choice(arms))]
+    return [
+        *both_ways(learner(DIM), arm_sets(REQUESTS, ARMS, DIM)),
+        *(row for arms in SIZES for row in one_choice(arms)),
+    ]

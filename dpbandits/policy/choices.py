@@ -29,6 +29,7 @@ from dpkit.normal_chances import of_largest, of_polyhedron
 from dpkit.normal_estimates import draws_until, draws_until_largest, estimated_chance, estimated_chance_of_largest
 
 __all__ = [
+    "EXACT",
     "Betas",
     "Independent",
     "Law",
@@ -45,7 +46,7 @@ __all__ = [
 # a coordinate that is this small beside others is zero
 _TINY = 1e-12
 # beyond so many arms probabilities are estimated; those of all arms from so many draws, some at once
-_EXACT, _DRAWS, _AT_ONCE = 1000, 4096, 64
+EXACT, _DRAWS, _AT_ONCE = 1000, 4096, 64
 # how many numbers are copied, and how far a sum of scores may be off by rounding, in parts of their sizes
 _COPIED, _SAME = 2**14, 1e-11
 
@@ -212,17 +213,17 @@ class Independent(Law):
         return np.asarray(self.center + self.scale * rng.standard_normal((count, len(self))))
 
     def chance(self, index: int) -> tuple[float, float]:
-        if len(self) > _EXACT:
+        if len(self) > EXACT:
             return estimated_chance_of_largest(self.center, self.scale, index, rng=np.random.default_rng())
         return of_largest(self.center, self.scale, index), 0.0
 
     def inverse(self, index: int) -> float:
-        if len(self) > _EXACT:
+        if len(self) > EXACT:
             return float(draws_until_largest(self.center, self.scale, index, rng=np.random.default_rng()))
         return super().inverse(index)
 
     def propensity(self, index: int) -> float:
-        return 1.0 / self.inverse(index) if len(self) > _EXACT else super().propensity(index)
+        return 1.0 / self.inverse(index) if len(self) > EXACT else super().propensity(index)
 
 
 class Betas(Law):
@@ -374,7 +375,7 @@ class Perturbed(Law):
 
     def chance(self, index: int) -> tuple[float, float]:
         self._check_arms()
-        if len(self) > _EXACT:
+        if len(self) > EXACT:
             return estimated_chance(self.arms, index, *self._posterior, rng=self._own_draws("chance"))
         others = np.arange(len(self)) != index
         # arm ``index`` wins where A·ξ + b ≥ 0
@@ -391,16 +392,16 @@ class Perturbed(Law):
         return of_polyhedron(A[moved], b[moved])
 
     def inverse(self, index: int) -> float:
-        if len(self) <= _EXACT:
+        if len(self) <= EXACT:
             return super().inverse(index)
         self._check_arms()
         return float(draws_until(self.arms, index, *self._posterior, rng=self._own_draws("inverse")))
 
     def propensity(self, index: int) -> float:
-        return 1.0 / self.inverse(index) if len(self) > _EXACT else super().propensity(index)
+        return 1.0 / self.inverse(index) if len(self) > EXACT else super().propensity(index)
 
     def chances(self) -> Array:
-        if len(self) <= _EXACT:
+        if len(self) <= EXACT:
             return super().chances()
         self._check_arms()
         rng, won = self._own_draws("chances"), np.zeros(len(self))

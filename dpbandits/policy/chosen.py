@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-import numpy as np
-
 from accounting.arrays import Array
 from dpbandits.policy.choices import Law
 from dpbandits.policy.many import Index, Laws
@@ -24,6 +22,7 @@ class Choice:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dpbandits.policy.choices import Shares
     >>> choice = Choice(1, Shares(np.array([0.75, 0.25])))
     >>> index, probability = choice
@@ -78,6 +77,7 @@ class Choices(Sequence[Choice]):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dpbandits.policy.many import Gaps
     >>> choices = Choices(np.array([1, 0]), Gaps(np.array([[0.75, 0.25], [0.5, 0.5]])))
     >>> choices.indices.tolist(), choices.probabilities.tolist(), choices[1].index
@@ -98,7 +98,7 @@ class Choices(Sequence[Choice]):
     def probabilities(self) -> Array:
         """With which each was chosen, shape (n,); computed when it is first asked for."""
         if self._told is None:
-            self._told = np.array([one.probability for one in self], np.float64)
+            self._told = self._laws.chances(self.indices)
         return self._told
 
     @overload

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
-from dpbandits.policy.choices import Law, Perturbed, Shares, perturbed_by
+from dpbandits.policy.choices import EXACT, Law, Perturbed, Shares, perturbed_by
 
 __all__ = ["Each", "Gaps", "Index", "Known", "Laws", "Perturbations", "Repeated", "Rounds", "by_rows", "together"]
 
@@ -45,6 +45,12 @@ class Laws(ABC):
     @abstractmethod
     def of(self, i: int) -> Law | None:
         """The law of one request; None where nothing is left to chance."""
+
+    def chances(self, picks: Index) -> Array:
+        """The probability of one arm for each request."""
+        laws = map(self.of, range(len(self)))
+        found = (1.0 if law is None else law.chance(index)[0] for law, index in zip(laws, picks.tolist(), strict=True))
+        return np.fromiter(found, np.float64, len(self))
 
 
 class Each(Laws):
@@ -96,6 +102,12 @@ class Repeated(Laws):
     def of(self, i: int) -> Law | None:
         return self._law
 
+    def chances(self, picks: Index) -> Array:
+        if len(self._law) > EXACT:  # each an estimate of its own
+            return super().chances(picks)
+        arms, places = np.unique(picks, return_inverse=True)
+        return np.array([self._law.chance(arm)[0] for arm in arms.tolist()])[places]
+
 
 class Gaps(Laws):
     """Rows of probabilities, shape (n, K), as of ``choices.gap_shares``.
@@ -119,6 +131,9 @@ class Gaps(Laws):
 
     def of(self, i: int) -> Law | None:
         return Shares(self._shares[i])
+
+    def chances(self, picks: Index) -> Array:
+        return np.asarray(self._shares[np.arange(len(self)), picks])
 
 
 class Known(Laws):

@@ -169,8 +169,8 @@ class Released:
         >>> from dpbandits.policies import OnePassPrivateGLM
         >>> released = OnePassPrivateGLM(dim=2, budget=Budget(1.0, 1e-6), horizon=1000).released()
         >>> choices = released.choose_many(np.tile(np.eye(2), (1000, 1, 1)))
-        >>> choices.indices.shape, choices.probabilities.max().round(9), choices[0].probability
-        ((1000,), 0.5, 0.5)
+        >>> choices.indices.shape, choices[0].probability
+        ((1000,), 0.5)
         """
         found = rounds.checked(self._shell, arms)
         if not len(found):

@@ -208,8 +208,10 @@ def _one_by_one(policy: Policy, arms: Any, persons: Sequence[Any] | None) -> Dec
     """The same, by the policy's own ``select``."""
     rounds = checked(policy, arms)
     with policy.lock:
-        _whose(policy, persons, len(rounds))
-        made = [policy.select(*one) for one in zip(rounds, len(rounds) * [None] if persons is None else persons, strict=True)]
+        if persons is not None:
+            _whose(policy, persons, len(rounds))
+        whose = repeat(None, len(rounds)) if persons is None else persons
+        made = [policy.select(*one) for one in zip(rounds, whose, strict=True)]
     return Decisions.of(made, policy.waiting.run)
 
 

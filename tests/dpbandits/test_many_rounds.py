@@ -64,6 +64,24 @@ def test_private_policies_choose_and_keep_what_they_do_one_by_one(name):
     assert [a.probability for a in together[:8]] == pytest.approx([b.probability for b in found[:8]], rel=1e-9)
 
 
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "PrivateArms", "StandingPrivateGLM"])
+def test_the_release_of_a_range_of_rewards_is_due_inside_a_batch(name):
+    more = {"horizon": 6000, "reward_range": "learned", "label": "run", "first_batch": 300}
+    one, many = (small(name, rng=seeded(3), **more) for _ in range(2))
+    asked, rewards = requests(one, 900), seeded(2).random(900)
+    found = [one.select(arms) for arms in asked[:300]]
+    for decision, reward in zip(found, rewards, strict=False):
+        one.update(decision, float(reward))
+    found += [one.select(arms) for arms in asked[300:]]
+    together = [*many.select_many(asked[:300])]
+    many.update_many(together, rewards[:300])
+    together += many.select_many(asked[300:])
+    assert [told(a) for a in together] == [told(b) for b in found]
+    assert many.learned_range == one.learned_range
+    assert many.learned_range is not None
+    assert books(many) == books(one)
+
+
 REFERENCES = ["EpsilonGreedy", "GLBOMD", "LaplaceThompson", "LinearThompson", "OFUL", "Uniform", "MENU"]
 
 
