@@ -310,8 +310,8 @@ class Perturbed(Law):
     ----------
     drawn : ndarray of shape (d,) or None
         The last θ + Rξ that was drawn.
-    total : float
-        The sum of its scores, by which arms that were changed are told.
+    total : float or None
+        The sum of its scores, by which arms that were changed are told; None where they were copied.
 
     Examples
     --------
@@ -332,10 +332,11 @@ class Perturbed(Law):
         *,
         copy: bool = True,
     ) -> None:
-        self.arms = arms.copy() if copy and arms.size <= _COPIED else arms
+        own = copy and arms.size <= _COPIED
+        self.arms = arms.copy() if own else arms
         self.theta, self.root, self.bonus = theta, root, bonus
         self.drawn: Array | None = None
-        self.total = 0.0
+        self.total: float | None = None if own else 0.0
 
     def __len__(self) -> int:
         return len(self.arms)
@@ -346,7 +347,8 @@ class Perturbed(Law):
             xi = self.root @ xi
         self.drawn = xi if self.theta is None else self.theta + xi
         scores = self.arms @ self.drawn
-        self.total = float(scores.sum())
+        if self.total is not None:
+            self.total = float(scores.sum())
         return np.asarray(scores if self.bonus is None else scores + self.bonus)
 
     def parameters(self, count: int, rng: np.random.Generator) -> Array:
@@ -355,16 +357,17 @@ class Perturbed(Law):
 
     def was_drawn(self, parameter: Array) -> None:
         """Take it that this θ + Rξ was drawn."""
-        self.drawn, self.total = parameter, float((self.arms @ parameter).sum())
+        self.drawn = parameter
+        self.total = None if self.total is None else float((self.arms @ parameter).sum())
 
     def kept(self) -> Law:
         law = Perturbed(self.arms, self.theta, self.root, self.bonus, copy=False)
-        law.arms, law.drawn, law.total = self.arms.copy(), self.drawn, self.total
+        law.arms, law.drawn, law.total = self.arms.copy(), self.drawn, None
         return law
 
     def _check_arms(self) -> None:
         """Refuse arms that are others than those of the draw."""
-        if self.drawn is None:
+        if self.drawn is None or self.total is None:
             return
         scores = self.arms @ self.drawn
         if not abs(float(scores.sum()) - self.total) <= _SAME * (1.0 + float(np.abs(scores).sum())):
