@@ -73,7 +73,7 @@ def both_ways(policy: OnePassPrivateGLM, X: np.ndarray) -> list[Row]:
     choose = lambda: released.choose_many(X)  # noqa: E731
     return [
         Row("select_many, d = K = 20", many, one_by_one, "select, one by one", n, 0.1),
-        Row("select_many and update_many, d = K = 20", rewarded, rewarded_one_by_one, "one by one", n),
+        Row("select_many and update_many, d = K = 20", rewarded, rewarded_one_by_one, "one by one", n, 0.25),
         Row("choose_many, d = K = 20", choose, chosen_one_by_one, "choose, one by one", n, 0.1),
         Row("choose_many, d = K = 20: against its draws", choose, draws(released, X), "draws and products", n, 2.5),
     ]

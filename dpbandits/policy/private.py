@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -293,6 +293,14 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def learn(self, pending: Pending, reward: float) -> None:
         self.sums.add(*self.record(pending, reward, self.public))
+
+    def learn_many(self, made: Sequence[Pending], rewards: Sequence[float]) -> None:
+        """As ``learn`` does one after the other: at once, if records and sums can."""
+        if "learn" not in self.own and hasattr(self.record, "many") and hasattr(self.sums, "add_many"):
+            self.sums.add_many(*self.record.many(made, np.array(rewards), self.public))
+        else:
+            for pending, reward in zip(made, rewards, strict=True):
+                self.learn(pending, reward)
 
     def close_batch(self) -> Public:
         """Close the open batch, draw noise, and return what is public from now on; ``releases`` counts it later."""

@@ -32,7 +32,7 @@ __all__ = ["ManyRounds", "checked"]
 _LONGEST = 2**62
 _PASSED_OVER = (
     *("select", "update", "checked_arms", "chosen", "admit", "written", "counted", "decided"),
-    *("score", "score_elsewhere", "due", "prepare"),
+    *("score", "score_elsewhere", "due", "prepare", "learn", "teach"),
 )
 
 

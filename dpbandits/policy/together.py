@@ -66,8 +66,14 @@ def take_in(policy: PrivatePolicy[Any], told: list[tuple[int, Pending, float | N
     policy.durable.add_all([key if reward is None else (key, reward) for key, _, reward in told])
     # a record that was half learned must not be learned again
     policy.run.stop("was interrupted while it learned")
-    for key, pending, reward in told:
+    for key, _, _ in told:
         del policy.waiting[key]
-        if reward is not None:
-            policy.teach(pending, reward)
+    came = [(pending, reward) for _, pending, reward in told if reward is not None]
+    # where no reward decides whether another one counts
+    apart = policy.scale is None and policy.persons is None and not policy.counting.as_decided
+    if came and apart and "teach" not in policy.own:
+        policy.learn_many(*zip(*came, strict=True))
+        came = []
+    for pending, reward in came:
+        policy.teach(pending, reward)
     policy.run.end()

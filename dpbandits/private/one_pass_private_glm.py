@@ -67,6 +67,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import Budget
@@ -106,6 +107,15 @@ class Record:
         v = public.metric @ pending.arm
         pair = self.levels.at(public.level).weigh(v, float(pending.arm @ public.theta), reward)
         return v, *pair, None if public.levelled else self.levels.deviation(reward)
+
+    def many(
+        self, made: Sequence[Pending], rewards: Array, public: Estimate
+    ) -> tuple[Array, Array, Array, Array | None]:
+        """The same for many rounds."""
+        arms = np.stack([pending.arm for pending in made])
+        V = arms @ public.metric.T
+        pairs = self.levels.at(public.level).weigh_many(V, arms @ public.theta, rewards)
+        return V, *pairs, None if public.levelled else self.levels.deviations(rewards)
 
 
 class OnePassPrivateGLM(PrivatePolicy[Estimate]):

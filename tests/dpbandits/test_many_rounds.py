@@ -15,6 +15,8 @@ from dpbandits import Policy, policies
 from dpbandits.durability import state
 from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.policies import OnePassPrivateGLM, PrivateArms, Uniform
+from dpbandits.private.parts.records import SecantRecord
+from dpkit.models.links import get_link
 
 ROUNDS = 30
 
@@ -52,7 +54,7 @@ def _slow(name: str):
     return pytest.param(name, marks=pytest.mark.slow) if name.startswith("Shuffle") and name != "ShuffleArms" else name
 
 
-@pytest.mark.parametrize("name", map(_slow, sorted(set(SMALL) - set(OF_PERSONS))))
+@pytest.mark.parametrize("name", [*map(_slow, sorted(set(SMALL) - set(OF_PERSONS)))])
 def test_private_policies_choose_and_keep_what_they_do_one_by_one(name):
     """Bit by bit with one seed: draws, noise, releases, open decisions, sums."""
     found, together, one, many = both(lambda: small(name, rng=seeded(3), label="run", reward_range=(0.0, 1.0)))
@@ -198,7 +200,7 @@ def test_norms_that_pass_one_by_rounding_are_scaled_as_one_by_one():
 # ------------------------------------------------------------------------------------------------ persons and caps
 
 
-@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "PrivateArms", "ShuffleOnePassGLM", "PersonPrivateGLM"])
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "PrivateArms", _slow("ShuffleOnePassGLM"), "PersonPrivateGLM"])
 def test_persons_teach_what_they_do_one_by_one(name):
     """Three persons in one batch of requests, who come back in later ones: capped alike."""
     budget = Budget(4.0, 1e-5, unit="person")
@@ -409,3 +411,16 @@ def test_a_select_of_ones_own_is_asked_every_time():
     policy = Counted(2, rng=seeded())
     assert policy.select_many(LONG)[4].probability == 0.5
     assert policy.asked == 5
+
+
+@pytest.mark.parametrize("link", ["linear", "logistic", "probit", "poisson"])
+def test_many_records_are_those_of_each_round(link):
+    """Also of short, long and broken vectors, and at e = 0."""
+    record = SecantRecord.of(get_link(link), 2.0, (0.0, 1.0), None)
+    X = arm_sets(1, 9, 3)[0] * np.array([0.1, 0.5, 1.0, 3.0, 1e60, 0.0, 1.0, 1.0, 1.0])[:, None]
+    X[7, 0], X[8, 0] = np.nan, np.inf
+    e, rewards = np.array([0.5, -1.0, 0.0, 1e-7, 0.3, 2.0, -900.0, 0.1, 0.2]), seeded().random(9) * 3 - 1
+    with np.errstate(all="ignore"):
+        expected = [record.weigh(*one) for one in zip(X, e.tolist(), rewards.tolist(), strict=True)]
+        found = np.transpose(record.weigh_many(X, e, rewards))
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
