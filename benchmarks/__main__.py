@@ -32,6 +32,7 @@ AREAS = (
     "training",
     "shuffle",
     "policies",
+    "choosing",
 )
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "speed.md"
 MARK = "<!-- table: python -m benchmarks --write --docs -->"

@@ -6,7 +6,7 @@ between two of them stands in the journal beside it; loading does that again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,15 +35,35 @@ class Checkpoint:
         self.journal: Journal | None = None
         # whether rewards are written through to the disk together, and whether the journal is to be left behind
         self._many = self._stale = False
+        # what is written in one piece later, where that is gathered
+        self._gathered: list[Entry] | None = None
 
     # ------------------------------------------------------------------------------------------- journal first
 
     def add(self, entry: Entry) -> None:
         """Something is about to be done; a reward is on disk when this returns, or at the end of ``together``."""
-        if self.journal is not None:
-            self.journal.add(entry)
-            if isinstance(entry, tuple) and not self._many:
+        if self._gathered is not None:
+            self._gathered.append(entry)
+        else:
+            self.add_all([entry])
+
+    def add_all(self, entries: Sequence[Entry]) -> None:
+        """Several things are about to be done; all are written in one piece, or none is."""
+        if self.journal is not None and entries:
+            self.journal.add(*entries)
+            if not self._many and any(isinstance(entry, tuple) for entry in entries):
                 self.journal.sync()
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """What is added inside of it is written in one piece, at its end; not at all if that is not reached."""
+        self._gathered = []
+        try:
+            yield
+            entries, self._gathered = self._gathered, None
+            self.add_all(entries)
+        finally:
+            self._gathered = None
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ column           content
 ``person``       whose round it was, as ``select`` was told; only if the log is asked to keep it
 ``index``        of the chosen arm
 ``arm``          its name, or its index where arms have none
-``probability``  with which it was chosen
+``probability``  with which it was chosen; one whose inverse has no bias, where it is estimated
 ``release``      the number of the release that the choice was made from; 0 before the first
 ``reward``       what came of it; empty if nobody waits for it any more
 ``arms``         what was offered, as JSON: a list of rows, or the context
@@ -106,14 +106,15 @@ class DecisionLog:
     def decided(self, decision: Decision, arms: Array, person: object, release: int) -> None:
         """A decision was made."""
         kept = person if self.persons else None
-        self._open[decision.id] = _Open(decision.index, decision.name, decision.law, release, arms.copy(), kept)
+        law = None if decision.law is None else decision.law.kept()
+        self._open[decision.id] = _Open(decision.index, decision.name, law, release, arms.copy(), kept)
 
     def closed(self, id: int, reward: float | None) -> None:
         """Its reward came, or nobody waits for it any more; what was open before the policy was loaded has no row."""
         found = self._open.pop(id, None)
         if found is None:
             return
-        probability = 1.0 if found.law is None else found.law.chance(found.index)[0]
+        probability = 1.0 if found.law is None else found.law.propensity(found.index)
         arm = found.name or str(found.index)
         # a row is a line
         said = {"person": "" if found.person is None else str(found.person), "arm": arm}

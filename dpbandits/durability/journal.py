@@ -98,9 +98,9 @@ class Journal:
         """What a checkpoint keeps: that it has seen all of this journal."""
         return {"name": self._name, "bytes": self._file.seek(0, os.SEEK_END)}
 
-    def add(self, entry: Entry) -> None:
-        """Write down an entry; on disk when :meth:`sync` was called."""
-        self._append([_text(entry)])
+    def add(self, *entries: Entry) -> None:
+        """Write down entries in one piece; on disk when :meth:`sync` was called."""
+        self._append([*map(_text, entries)])
 
     def sync(self) -> None:
         """Write through to the disk."""

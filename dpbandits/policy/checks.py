@@ -11,21 +11,27 @@ from numpy.typing import ArrayLike
 
 from accounting import AdjacencyMismatch, Budget
 from accounting.arrays import Array
+from accounting.checks import integer
 from dpkit.models.links import Link
 
 __all__ = [
     "checked_base_rate",
     "checked_budget",
     "checked_reward",
+    "checked_rounds",
     "finite_rewards",
     "real_array",
     "real_number",
+    "unit_picks",
     "unit_row",
     "unit_rows",
+    "unit_stack",
 ]
 
 # beyond it a budget promises nothing, and binomial noise is too small to be priced in a reasonable time
 _LARGEST_EPSILON = 1e4
+# what a registry counts up to
+_MOST_ROUNDS = 2**31
 # rows whose norm passes 1 by rounding only are scaled back, so that a sensitivity computed for norm 1 holds
 _NORM_TOLERANCE = 1e-9
 # one spare rounding step, so that scaled rows are at most 1 and not just about 1
@@ -97,6 +103,40 @@ def unit_rows(arms: ArrayLike | None, dim: int) -> Array:
     return X
 
 
+def unit_stack(arms: Array, dim: int) -> Array | None:
+    """Many sets of arms, shape (n, K, dim), as :func:`unit_rows` makes them one by one; None if one is refused.
+
+    Examples
+    --------
+    >>> unit_stack(np.ones((2, 3, 1)), 1).shape, unit_stack(np.full((2, 3, 1), 2.0), 1)
+    ((2, 3, 1), None)
+    """
+    if arms.shape[2] != dim or not arms.shape[1]:
+        return None
+    # a few at a time: they stay near the processor
+    K, long = arms.shape[1], []
+    step = max(1, 2**17 // (K * dim))
+    scratch, ones = np.empty((min(step, len(arms)) * K, dim)), np.ones(dim)
+    for start in range(0, len(arms), step):
+        rows = arms[start : start + step].reshape(-1, dim)
+        squares = np.multiply(rows, rows, out=scratch[: len(rows)]) @ ones
+        if squares.max() <= 1.0 - _NORM_TOLERANCE:
+            continue
+        squares = _vecdot(rows, rows).reshape(-1, K)  # to the last digit as one set's are
+        largest = squares.max()  # NaN, if there is one
+        if not largest <= (1.0 + _NORM_TOLERANCE) ** 2:
+            return None
+        if largest > 1.0:
+            sets = np.flatnonzero(squares.max(axis=1) > 1.0)
+            long.append((start + sets, np.maximum(1.0, np.sqrt(squares[sets]) * _SPARE)[:, :, None]))
+    if not long:
+        return arms
+    X = arms.copy()
+    for sets, lengths in long:
+        X[sets] /= lengths
+    return X
+
+
 def unit_row(row: Array) -> Array:
     """A read-only copy of norm at most 1, whatever happens to the caller's array."""
     arm: Array = row.copy()
@@ -105,6 +145,15 @@ def unit_row(row: Array) -> Array:
         arm = arm / (math.sqrt(square) * _SPARE) if math.isfinite(square) else np.zeros_like(arm)
     arm.setflags(write=False)
     return arm
+
+
+def unit_picks(rows: Array) -> Array:
+    """A read-only array of rows, shape (n, d), each as by :func:`unit_row`; ``rows`` is nobody else's."""
+    squares = np.einsum("nd,nd->n", rows, rows)
+    if not squares.max(initial=0.0) <= 1.0:
+        rows = np.stack([unit_row(row) for row in rows])
+    rows.setflags(write=False)
+    return rows
 
 
 def checked_base_rate(base_rate: float | None, link: Link, low: float, high: float) -> float:
@@ -153,6 +202,27 @@ def checked_budget(
         protected = " or ".join(unit for unit in units if unit != "row")
         raise AdjacencyMismatch(f"this policy protects one {protected}, got a budget with unit={budget.unit!r}")
     return budget
+
+
+def checked_rounds(kind: type[Any], budget: Budget, rounds: int | None) -> int | None:
+    """m, the number of records that a person may teach a policy of this class; None where the unit is not a person."""
+    if budget.unit != "person":
+        if rounds is not None:
+            raise ValueError(
+                f"rounds_per_person must not be given where the budget's unit is a {budget.unit}: make it "
+                f"Budget(..., unit='person'), got rounds_per_person={rounds!r}"
+            )
+        return None
+    if kind.prices_totals and rounds is not None:
+        raise ValueError(
+            f"rounds_per_person must not be given to {kind.__name__}, which learns from all rounds of a "
+            f"person for one price, got rounds_per_person={rounds!r}"
+        )
+    m = 1 if rounds is None else integer("rounds_per_person", rounds, at_least=1)
+    if m > (_MOST_ROUNDS if kind.prices_persons else 1):
+        most = f"at most {_MOST_ROUNDS}" if kind.prices_persons else f"1 for {kind.__name__}"
+        raise ValueError(f"rounds_per_person must be {most}, got rounds_per_person={rounds!r}")
+    return m
 
 
 def finite_rewards(reward_range: tuple[float, float], whose: str = "for a private policy") -> tuple[float, float]:

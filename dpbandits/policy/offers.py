@@ -25,14 +25,14 @@ arm 0 gave 1.0 in context [0.5, -1.0]
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from accounting.arrays import Array
-from dpbandits.policy.checks import real_array, unit_row, unit_rows
+from dpbandits.policy.checks import real_array, unit_picks, unit_row, unit_rows, unit_stack
 from dpkit.states.entries import conform
 
 __all__ = ["BALL", "CUBE", "NOTHING", "ROWS", "Offer", "PublicArms"]
@@ -58,6 +58,12 @@ class Offer(Protocol):
     def chosen(self, offered: Array, index: int) -> Array:
         """What is kept of a choice: a read-only copy within the bounds, whatever happens to the caller's array."""
 
+    def checked_many(self, offered: Array, dim: int) -> Array | None:
+        """Of many requests, shape (n, K, dim), all checked at once; None where they have to be one by one."""
+
+    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
+        """What is kept of choices among offers of one shape, all at once; None where it has to be one by one."""
+
     def length(self, arms: Array) -> Array:
         """How long arms (or contexts) are, in the norm in which they must be at most 1."""
 
@@ -73,6 +79,12 @@ class _Rows:
 
     def chosen(self, offered: Array, index: int) -> Array:
         return unit_row(offered[index])
+
+    def checked_many(self, offered: Array, dim: int) -> Array | None:
+        return unit_stack(offered, dim)
+
+    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
+        return unit_picks(offered[np.arange(len(picks)), picks])
 
     def length(self, arms: Array) -> Array:
         return np.asarray(np.sqrt(np.einsum("...j,...j->...", arms, arms)))
@@ -97,6 +109,12 @@ class _Cube:
         chosen.setflags(write=False)
         return chosen
 
+    def checked_many(self, offered: Array, dim: int) -> Array | None:
+        return None
+
+    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
+        return None
+
     def length(self, arms: Array) -> Array:
         return np.asarray(np.abs(arms).max(axis=-1))
 
@@ -120,6 +138,12 @@ class _Ball(_Rows):
         # one whose norm passes 1 by rounding, or that was changed meanwhile, is scaled back
         return unit_row(offered)
 
+    def checked_many(self, offered: Array, dim: int) -> Array | None:
+        return None
+
+    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
+        return unit_picks(offered.copy())
+
     def numbers(self, config: Mapping[str, Any]) -> int:
         return _dim(config) * len(config.get("arms", [""]))
 
@@ -138,6 +162,12 @@ class _Nothing:
 
     def chosen(self, offered: Array, index: int) -> Array:
         return _NONE
+
+    def checked_many(self, offered: Array, dim: int) -> Array | None:
+        return None
+
+    def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
+        return len(picks) * [_NONE]
 
     def length(self, arms: Array) -> Array:
         return np.asarray(np.abs(arms).max(axis=-1))
@@ -174,7 +204,12 @@ class PublicArms(_Rows):
         return cls(rows)
 
     def checked(self, offered: ArrayLike | None, dim: int) -> Array:
-        return self.rows if offered is self.rows else self.rows[self.which(super().checked(offered, dim))]
+        if offered is None or offered is self.rows:
+            return self.rows
+        return self.rows[self.which(super().checked(offered, dim))]
+
+    def checked_many(self, offered: Array, dim: int) -> Array | None:
+        return None
 
     def which(self, offered: Array) -> list[int]:
         """The number of each row that is offered.

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -45,11 +45,12 @@ from accounting.checks import integer
 from dpbandits.durability import state
 from dpbandits.durability.checkpoint import Checkpoint, replay
 from dpbandits.durability.pending import Pending
-from dpbandits.policy import progress, released
-from dpbandits.policy.checks import checked_budget, checked_reward, finite_rewards
+from dpbandits.policy import progress, released, together
+from dpbandits.policy.checks import checked_budget, checked_reward, checked_rounds, finite_rewards
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.learned_range import LearnedRange, units_of
+from dpbandits.policy.many import Each, Laws, Rounds
 from dpbandits.policy.options import CommonOptions, PrivateOptions, RewardRange
 from dpbandits.policy.parts import Record, Refit, Rule
 from dpbandits.policy.progress import Found, Progress
@@ -72,9 +73,6 @@ Public = TypeVar("Public")
 
 # it stands in ledgers and in messages
 _LONGEST_LABEL = 1000
-
-# what a registry counts up to
-_MOST_ROUNDS = 2**31
 
 
 class PrivatePolicy(Policy, Generic[Public]):
@@ -184,7 +182,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         # where the range of rewards is learned; ``reward_range`` is what the policy works in then
         self.scale: LearnedRange | None = None
         self.budget = checked_budget(budget, pure=self.takes_pure)
-        self.rounds_per_person = self._checked_rounds(rounds_per_person)
+        self.rounds_per_person = checked_rounds(type(self), self.budget, rounds_per_person)
         self.persons: Registry | None = None
         if self.rounds_per_person is not None:
             self.persons = Registry(self.rounds_per_person)
@@ -236,26 +234,6 @@ class PrivatePolicy(Policy, Generic[Public]):
         """A number in the units of ``reward_range``, in those of rewards; NaN before their range is known."""
         return value if self.scale is None else self.scale.original(value)
 
-    def _checked_rounds(self, rounds: int | None) -> int | None:
-        """m, or None where the unit is not a person."""
-        if self.budget.unit != "person":
-            if rounds is not None:
-                raise ValueError(
-                    f"rounds_per_person must not be given where the budget's unit is a {self.budget.unit}: make it "
-                    f"Budget(..., unit='person'), got rounds_per_person={rounds!r}"
-                )
-            return None
-        if self.prices_totals and rounds is not None:
-            raise ValueError(
-                f"rounds_per_person must not be given to {type(self).__name__}, which learns from all rounds of a "
-                f"person for one price, got rounds_per_person={rounds!r}"
-            )
-        m = 1 if rounds is None else integer("rounds_per_person", rounds, at_least=1)
-        if m > (_MOST_ROUNDS if self.prices_persons else 1):
-            most = f"at most {_MOST_ROUNDS}" if self.prices_persons else f"1 for {type(self).__name__}"
-            raise ValueError(f"rounds_per_person must be {most}, got rounds_per_person={rounds!r}")
-        return m
-
     def open_run(self, cost: Release, scope: str | None = None, *, delay: int = 0) -> None:
         """Charge the whole run, before any noise is drawn, and make the checkpoint.
 
@@ -306,8 +284,23 @@ class PrivatePolicy(Policy, Generic[Public]):
     def score(self, arms: Array) -> Array | Law:
         return self.rule(self.public, arms, self.schedule.start(self.releases))
 
+    def score_many(self, rounds: Rounds) -> Laws:
+        many = None if "score" in self.own else getattr(self.rule, "many", None)
+        return many(self.public, rounds, self.schedule.start(self.releases)) if many else super().score_many(rounds)
+
+    def steady(self) -> int:
+        return super().steady() if {"score", "due", "prepare"} & self.own else together.until_scheduled(self)
+
     def learn(self, pending: Pending, reward: float) -> None:
         self.sums.add(*self.record(pending, reward, self.public))
+
+    def learn_many(self, made: Sequence[Pending], rewards: Sequence[float]) -> None:
+        """As ``learn`` does one after the other: at once, if records and sums can."""
+        if "learn" not in self.own and hasattr(self.record, "many") and hasattr(self.sums, "add_many"):
+            self.sums.add_many(*self.record.many(made, np.array(rewards), self.public))
+        else:
+            for pending, reward in zip(made, rewards, strict=True):
+                self.learn(pending, reward)
 
     def close_batch(self) -> Public:
         """Close the open batch, draw noise, and return what is public from now on; ``releases`` counts it later."""
@@ -453,6 +446,11 @@ class PrivatePolicy(Policy, Generic[Public]):
         """The choice where only ``released`` is known: as by ``score``, if that does not ask whose turn it is."""
         return self.score(arms)
 
+    def score_many_elsewhere(self, rounds: Rounds) -> Laws:
+        """The same for many requests."""
+        own = "score_elsewhere" in self.own
+        return Each([self.score_elsewhere(arms) for arms in rounds]) if own else self.score_many(rounds)
+
     def with_room(self, public: Public) -> Public:
         """``public``, in the shape that other public parts ask for."""
         return public
@@ -494,6 +492,9 @@ class PrivatePolicy(Policy, Generic[Public]):
         elif not self.scale.first(pending):
             super().counted(self.scale.later(pending))
 
+    def admit_many(self, made: list[Pending]) -> None:
+        together.admit(self, made)
+
     def checked_reward(self, reward: float) -> float:
         if self.stated == "learned":
             return checked_reward(reward, -math.inf, math.inf, clip=False)
@@ -506,6 +507,9 @@ class PrivatePolicy(Policy, Generic[Public]):
         del self.waiting[key]
         self.teach(pending, reward)
         self.run.end()
+
+    def take_in_many(self, told: list[tuple[int, Pending, float | None]]) -> None:
+        together.take_in(self, told)
 
     def together(self) -> AbstractContextManager[None]:
         return self.durable.together()

@@ -34,6 +34,7 @@ from dpbandits.policy.decision import Decision, PrivacyReport
 from dpbandits.policy.offers import ROWS, Offer
 from dpbandits.policy.open_decisions import OpenDecisions
 from dpbandits.policy.options import CommonOptions, Options, Violation
+from dpbandits.policy.rounds import ManyRounds
 from dpkit import randomness
 from dpkit.models.links import Link, get_link
 from dpkit.states import Run, entries
@@ -51,11 +52,10 @@ __all__ = [
     "PrivacyReport",
 ]
 
-# what a state counts
-_LONGEST = 2**62
+_LONGEST = 2**62  # what a state counts
 
 
-class Policy(ABC):
+class Policy(ManyRounds, ABC):
     """Base of all policies: it checks and keeps the books; the algorithm is in ``score`` and ``learn``.
 
     A subclass keeps its constructor's arguments under their own names and lists what it learns in ``learned``; then it
@@ -72,7 +72,7 @@ class Policy(ABC):
       (``add_arm``, ``retire_arm``), and ``grow`` makes room for one more in what is learned.
     * ``prepare(arms)``, before one of them is chosen; ``checked_arms(arms)``, refusing them; ``chosen(arms, index)``,
       what is kept of a choice; ``note(arm, index)``, whole numbers that are kept beside it, ``notes`` many;
-      ``decided(pending)``, after it was made.
+      ``decided(pending)``, after it was made. For many requests at once: :class:`~dpbandits.policy.rounds.ManyRounds`.
 
     Parameters
     ----------
@@ -412,7 +412,7 @@ class Policy(ABC):
             self.check_open()
             yield self.catalogue
 
-    def grow(self) -> None:  # noqa: B027
+    def grow(self) -> None:
         """Make room, in what is learned, for the arm that has come."""
 
     # ------------------------------------------------------------------------------------------- the algorithm
@@ -429,7 +429,7 @@ class Policy(ABC):
     def learn(self, pending: Pending, reward: float) -> None:
         """Take in one checked reward of one arm of norm at most 1."""
 
-    def prepare(self, arms: Array) -> None:  # noqa: B027
+    def prepare(self, arms: Array) -> None:
         """Do what is due before one of ``arms`` is chosen."""
 
     def checked_arms(self, arms: ArrayLike | None) -> Array:
@@ -444,7 +444,7 @@ class Policy(ABC):
         """What is to be known of the choice besides the arm when its reward comes."""
         return ()
 
-    def decided(self, pending: Pending) -> None:  # noqa: B027
+    def decided(self, pending: Pending) -> None:
         """A decision was made, also where it is made again from a journal: perhaps the last one once more."""
 
     def count(self, arms: Array) -> int:
@@ -457,15 +457,15 @@ class Policy(ABC):
         """What an arm is called, where arms have names."""
         return "" if self.catalogue is None else self.catalogue.names[index]
 
-    def check_log(self) -> None:  # noqa: B027
+    def check_log(self) -> None:
         """Refuse to learn from choices that were made elsewhere, where a policy has a reason to."""
 
     # ------------------------------------------------------------------------- books, which a private policy extends
 
-    def check_process(self) -> None:  # noqa: B027
+    def check_process(self) -> None:
         """Refuse to go on in the child of a fork, where a policy has a reason to; before the lock is taken."""
 
-    def check_open(self) -> None:  # noqa: B027
+    def check_open(self) -> None:
         """Refuse to go on after an interrupt, where a policy has a reason to; behind the lock."""
 
     def number(self) -> int:
@@ -586,7 +586,7 @@ class Policy(ABC):
 
     @classmethod
     def elements(cls, config: Mapping[str, Any]) -> int:
-        """How many numbers a state holds at least, so that a file cannot ask for more memory than its own size."""
+        """How many numbers a state holds at least: no file can ask for more memory than its own size."""
         return cls.offer.numbers(config)
 
     def checked_pending(self, pending: Pending) -> Pending:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from types import SimpleNamespace
@@ -37,7 +37,11 @@ from numpy.typing import ArrayLike
 from accounting import Budget, BudgetExceeded
 from accounting.arrays import Array
 from dpbandits.durability.state import config_of, kind_name, known_kind, renamed
+from dpbandits.policy import rounds
 from dpbandits.policy.choices import Law
+from dpbandits.policy.chosen import Choice, Choices
+from dpbandits.policy.many import Each
+from dpbandits.policy.ranking import Ranking
 from dpkit import randomness
 from dpkit.models.links import is_named
 from dpkit.states import files
@@ -113,8 +117,11 @@ class Released:
 
     # -------------------------------------------------------------------------------------------- choosing
 
-    def choose(self, arms: ArrayLike | None = None, rng: np.random.Generator | None = None) -> tuple[int, float]:
+    def choose(self, arms: ArrayLike | None = None, rng: np.random.Generator | None = None) -> Choice:
         """The row of the chosen arm (or the arm, for a context), and with which probability it was chosen.
+
+        ``index, probability = released.choose(arms)``; or ``released.choose(arms).index``, which takes no more time
+        than the draw.
 
         Parameters
         ----------
@@ -130,9 +137,73 @@ class Released:
         """
         found = self._law(arms)
         if not isinstance(found, Law):
-            return int(found.argmax()), 1.0
-        index = int(found.draw(randomness.resolve(rng)).argmax())
-        return index, found.chance(index)[0]
+            return Choice(int(found.argmax()), None)
+        return Choice(int(found.draw(randomness.resolve(rng)).argmax()), found)
+
+    def choose_many(
+        self,
+        arms: ArrayLike | Sequence[Any] | int,
+        rng: np.random.Generator | None = None,
+        probabilities: bool = False,
+    ) -> Choices:
+        """Choose for many requests at once, each with a draw of its own.
+
+        Parameters
+        ----------
+        arms : array_like of shape (n, K, d), or a sequence of n arrays of shape (K_i, d)
+            What each request offers; n contexts, shape (n, d), for policies that take them; a whole number n where
+            ``choose`` needs nothing. They are not copied.
+        rng : numpy.random.Generator, optional
+            None is the secure source.
+        probabilities : bool
+            Whether they are computed now. Otherwise that is done when somebody asks for them, and the arms must be left
+            unchanged until then.
+
+        Raises
+        ------
+        ValueError
+            Naming the first request that offers something else.
+
+        Examples
+        --------
+        >>> from dpbandits.policies import OnePassPrivateGLM
+        >>> released = OnePassPrivateGLM(dim=2, budget=Budget(1.0, 1e-6), horizon=1000).released()
+        >>> choices = released.choose_many(np.tile(np.eye(2), (1000, 1, 1)))
+        >>> choices.indices.shape, choices[0].probability
+        ((1000,), 0.5)
+        """
+        found = rounds.checked(self._shell, arms)
+        if not len(found):
+            return Choices(np.empty(0, np.int64), Each([]))
+        laws = self._shell.score_many_elsewhere(found)
+        made = Choices(laws.draw(randomness.resolve(rng)), laws)
+        if probabilities:
+            made.probabilities  # noqa: B018
+        return made
+
+    def rank(self, arms: ArrayLike) -> Ranking:
+        """Public candidates, the same for many requests: checked and scored once, for all that is chosen among them.
+
+        Parameters
+        ----------
+        arms : array_like of shape (K, d)
+            Copied.
+
+        Examples
+        --------
+        A catalogue of three, of which the second request must not be shown the first two:
+
+        >>> from dpbandits.policies import OnePassPrivateGLM
+        >>> released = OnePassPrivateGLM(dim=3, budget=Budget(1.0, 1e-6), horizon=1000).released()
+        >>> ranking = released.rank(np.eye(3))
+        >>> ranking.choose_many([[], [0, 1]]).indices[1]
+        np.int64(2)
+        """
+        if self.takes == "context":
+            raise TypeError(f"{type(self._shell).__name__} takes a context and no arms to rank")
+        X = np.array(self._shell.checked_arms(arms))
+        X.setflags(write=False)
+        return Ranking(self._shell.score_elsewhere, X)
 
     def probabilities(self, arms: ArrayLike | None = None) -> Array:
         """The probability of every choice, shape (K,); see ``Decision.probability`` for its error."""

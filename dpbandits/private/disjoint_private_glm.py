@@ -69,6 +69,7 @@ from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration, batch_discount
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.progress import Found
+from dpbandits.policy.together import until_scheduled
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.disjoint import Estimate, parts
 from dpkit.models.links import Link, get_link
@@ -223,6 +224,9 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
 
     def score(self, context: Array) -> Law:
         return self.draws(self.public, context, self.catalogue.active, self.schedule.start(self.releases))
+
+    def steady(self) -> int:
+        return until_scheduled(self)
 
     def close_batch(self) -> Estimate:
         rounds = self.schedule.start(self.releases), self.schedule.ends[self.releases]

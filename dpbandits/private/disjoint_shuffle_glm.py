@@ -50,6 +50,7 @@ from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.progress import Found
+from dpbandits.policy.together import until_scheduled
 from dpbandits.private.parts.block_batches import BlockBatches, NoisyBlocks
 from dpbandits.private.parts.disjoint import Estimate, Refit, parts
 from dpkit.models.links import Link, get_link
@@ -195,6 +196,9 @@ class DisjointShuffleGLM(PrivatePolicy[Weighted]):
 
     def score(self, context: Array) -> Law:
         return self.draws(self.public.estimate, context, self.catalogue.active, self.schedule.start(self.releases))
+
+    def steady(self) -> int:
+        return until_scheduled(self)
 
     def close_batch(self) -> Weighted:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""

@@ -162,6 +162,7 @@ class DPLinUCB(PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
+    by_rows = True
     prices_persons = True
     kept_as: ClassVar[Mapping[str, str]] = {"sums": "mechanism"}
 

@@ -50,6 +50,7 @@ from accounting.checks import integer, nonnegative
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
+from dpbandits.policy.many import Laws, Repeated, Rounds
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.progress import Found
@@ -102,6 +103,7 @@ class LDPArms(PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["local"]] = "local"
+    lasting = True  # batches end with rewards
     offer = NOTHING
     catalogue: Catalogue
     choices_read = ("mean", "width")
@@ -161,6 +163,9 @@ class LDPArms(PrivatePolicy[Estimate]):
 
     def score(self, nothing: Array) -> Law:
         return Independent(self.catalogue.offered(self.public.mean), self.public.width)
+
+    def score_many(self, rounds: Rounds) -> Laws:
+        return Repeated(self.score(rounds[0]), len(rounds))
 
     def learn(self, pending: Pending, reward: float) -> None:
         self.sums.add(pending.index, reward)

@@ -174,6 +174,7 @@ class LDPGLM(PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["local"]] = "local"
+    by_rows = True
     prices_persons = True
 
     def __init__(

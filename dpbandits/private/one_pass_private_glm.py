@@ -67,6 +67,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import Budget
@@ -77,6 +78,7 @@ from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewar
 from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
+from dpbandits.policy.together import until_scheduled
 from dpbandits.private.parts.change import surprise_bound
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.groups import FeatureGroups
@@ -105,6 +107,15 @@ class Record:
         v = public.metric @ pending.arm
         pair = self.levels.at(public.level).weigh(v, float(pending.arm @ public.theta), reward)
         return v, *pair, None if public.levelled else self.levels.deviation(reward)
+
+    def many(
+        self, made: Sequence[Pending], rewards: Array, public: Estimate
+    ) -> tuple[Array, Array, Array, Array | None]:
+        """The same for many rounds."""
+        arms = np.stack([pending.arm for pending in made])
+        V = arms @ public.metric.T
+        pairs = self.levels.at(public.level).weigh_many(V, arms @ public.theta, rewards)
+        return V, *pairs, None if public.levelled else self.levels.deviations(rewards)
 
 
 class OnePassPrivateGLM(PrivatePolicy[Estimate]):
@@ -310,6 +321,12 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
 
     def checked_arms(self, arms: ArrayLike | None) -> Array:
         return self._features.checked(super().checked_arms(arms))
+
+    def checked_many(self, arms: Array) -> Array | None:
+        return self.offer.checked_many(arms, self.dim) if self.groups is None else None
+
+    def steady(self) -> int:
+        return until_scheduled(self)
 
     def prepare(self, arms: Array) -> None:
         super().prepare(arms)

@@ -125,6 +125,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint", "shuffle"]] = "joint"
+    by_rows = True
     # where the sums come from, which is all that the shuffled twin has otherwise
     sums_of: ClassVar[type[PersonSums | ShuffledPersonSums]] = PersonSums
     learns_range = True

@@ -68,9 +68,11 @@ from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
 from dpbandits.policy.logs import refuse_where_plays_are_counted
+from dpbandits.policy.many import Laws, Repeated, Rounds
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.progress import Found
+from dpbandits.policy.together import until_ranged
 from dpbandits.policy.trust import InArms
 from dpbandits.private.parts.arm_posteriors import Estimate, Posteriors, first_length
 from dpkit.moments.arm_batches import ArmBatches
@@ -229,6 +231,13 @@ class PrivateArms(PrivatePolicy[Estimate]):
 
     def score(self, nothing: Array) -> Law:
         return Independent(self.catalogue.offered(self.public.mean), self.public.width)
+
+    def score_many(self, rounds: Rounds) -> Laws:
+        return Repeated(self.score(rounds[0]), len(rounds))
+
+    def steady(self) -> int:
+        # whatever is chosen, no batch ends before so many decisions for its arm
+        return min(self.posteriors.missing(self.public, self.sums.turns.counts(self.clock)), until_ranged(self))
 
     def decided(self, pending: Pending) -> None:
         # as it is decided, live or from the journal: whether its reward comes is a secret

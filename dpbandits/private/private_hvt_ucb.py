@@ -166,6 +166,7 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
+    by_rows = True
     prices_persons = True
     choices_read = ("theta", "root")
 

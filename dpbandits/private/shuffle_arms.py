@@ -55,6 +55,7 @@ from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
 from dpbandits.policy.logs import refuse_where_plays_are_counted
+from dpbandits.policy.many import Laws, Repeated, Rounds
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.progress import Found
@@ -167,6 +168,12 @@ class ShuffleArms(PrivatePolicy[Estimate]):
 
     def score(self, nothing: Array) -> Law:
         return Independent(self.catalogue.offered(self.public.mean), self.public.width)
+
+    def score_many(self, rounds: Rounds) -> Laws:
+        return Repeated(self.score(rounds[0]), len(rounds))
+
+    def steady(self) -> int:
+        return self.posteriors.missing(self.public, self.sums.turns.counts(self.decisions))
 
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
         return (int(self.public.closed[index]),)

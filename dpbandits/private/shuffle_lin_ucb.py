@@ -159,6 +159,7 @@ class ShuffleLinUCB(PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["shuffle"]] = "shuffle"
+    by_rows = True
     prices_persons = True
     choices_read = ("theta", "shape")
 

@@ -54,6 +54,7 @@ from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
+from dpbandits.policy.together import until_scheduled
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.one_pass_batches import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
@@ -204,6 +205,9 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
+
+    def steady(self) -> int:
+        return until_scheduled(self)
 
     def prepare(self, arms: Array) -> None:
         super().prepare(arms)

@@ -68,7 +68,7 @@ from dpbandits.policy.offers import PublicArms
 from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.progress import Found, found_along
-from dpbandits.policy.protocol import Decision, Pending
+from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.arm_fits import LevelPrior
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
@@ -88,6 +88,11 @@ _MOST_RELEASES = 128
 
 class StandingPrivateGLM(PrivatePolicy[Estimate]):
     """Thompson's draws from the posterior under noisy sums of rewards, for arms that are public and stand.
+
+    A round offers all arms, or some of them in any order. What is offered must be public: a choice among some arms
+    *because of the person who comes* is not protected. And what ``register`` writes down must be a choice by what
+    ``released()`` gives and fresh draws, and nothing else: it is counted without noise, so that one by anything that is
+    known of a person would not be protected.
 
     Parameters
     ----------
@@ -238,20 +243,6 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         found = found_along(self.public.theta, self.public.covariance, self.refit.prior, never_cut(self))
         predicted, seen = self.refit.means(self.public, self.releases)
         return replace(found, predicted=predicted, seen=seen, missing={})
-
-    def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
-        """Choose one of all arms, or of those that are offered in this round, in any order.
-
-        What is offered must be public: a choice among some arms *because of the person who comes* is not protected. And
-        what ``register`` writes down must be a choice by what ``released()`` gives and fresh draws, and nothing else:
-        it is counted without noise, so that one by anything that is known of a person would not be protected.
-
-        Raises
-        ------
-        ValueError
-            If a row is none of the arms, and as by :meth:`dpbandits.Policy.select`.
-        """
-        return super().select(self.arms if arms is None else arms, person)
 
     def check_log(self) -> None:
         refuse_where_plays_are_counted(self)

@@ -31,6 +31,8 @@ __all__ = ["MOST_WEIGHTED", "NoisyPair", "PairBounds", "PairSums", "pair_scales"
 
 # of more releases, the best factor takes longer to find than a stream should take to open
 MOST_WEIGHTED = 64
+# numbers that are worked on at once
+_NEAR = 2**14
 # by which computed lengths of records may pass their bounds
 _ROUNDED = 1.0 + 1e-12
 
@@ -98,6 +100,16 @@ class PairBounds(NamedTuple):
                 f"w·‖x‖² must be from 0 to {W:g}, |g|·‖x‖ at most {B:g} and w at least {slope:g}·g², "
                 f"got w={w!r}, g={g!r} and ‖x‖={math.sqrt(square):g}"
             )
+
+    def check_many(self, X: Array, w: Array, g: Array) -> None:
+        """The same for the rows of X."""
+        squares = np.einsum("nd,nd->n", X, X)
+        W, B, slope = self
+        weights = w * squares
+        good = (weights >= 0.0) & (weights <= W) & (np.abs(g) * np.sqrt(squares) <= B) & (slope * g * g <= w)
+        for i in np.flatnonzero(~good)[:1]:
+            self.check(X[i], float(w[i]), float(g[i]))
+            raise ValueError(f"a pair must be within its bounds, got w={w[i]!r} and g={g[i]!r}")
 
 
 @dataclass(frozen=True)
@@ -327,6 +339,23 @@ class PairSums:
         np.dot(self._column, x[None], record)
         np.rint(record, record)
         self.batch += record
+
+    def add_many(self, X: Array, w: Array, g: Array, deviations: Array | None = None) -> None:
+        """Take in the records of the rows of X, shape (n, d), as :meth:`add` takes in each; all, or none."""
+        if deviations is not None:
+            if not (np.abs(deviations) <= 0.5).all() or not self._level:
+                raise ValueError("deviation must be from -0.5 to 0.5, and level positive, got others")
+            w, g = self._less * w, self._less * g
+        some = (w != 0.0) | (g != 0.0)
+        X, w, g = X[some], w[some], g[some]
+        self._bounds.check_many(X, w, g)
+        if deviations is not None:
+            self.beside += float(np.rint(self._unit * self._level * deviations).sum())
+        columns = np.concatenate([X * (self._unit * self._a * w)[:, None], (self._unit * self._c * g)[:, None]], axis=1)
+        step = max(1, _NEAR // (self.dim * (self.dim + 1)))
+        for start in range(0, len(X), step):
+            records = columns[start : start + step, :, None] * X[start : start + step, None, :]
+            self.batch += np.rint(records, records).sum(axis=0)
 
     def release(self) -> NoisyPair:
         """Close the batch: noisy H, symmetric, and b of all batches so far.

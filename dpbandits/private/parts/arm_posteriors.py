@@ -164,6 +164,11 @@ class Posteriors:
         found = np.flatnonzero(counts >= np.append(self.lengths, np.inf)[known.closed])
         return int(found[0]) if len(found) else None
 
+    def missing(self, known: Estimate, counts: NDArray[np.int64]) -> int:
+        """For how few decisions an open batch might have all that it waits for; 2⁶² where none will."""
+        found = float((np.append(self.lengths, np.inf)[known.closed] - counts).min())
+        return int(found) if math.isfinite(found) else 2**62
+
     def nothing(self, arms: int) -> Estimate:
         """What is known at the start."""
         return self.of(np.zeros(arms, np.int64), np.zeros((arms, len(self.lengths))), 0)

@@ -6,8 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from accounting.arrays import Array
-from dpbandits.policy.choices import Law, Perturbed, inverse_gap
+from dpbandits.policy.choices import Law, Perturbed, gap_shares, inverse_gap
+from dpbandits.policy.many import Each, Gaps, Laws, Perturbations, Rounds
 from dpbandits.policy.parameters import Exploration
 from dpkit.models.links import Link
 
@@ -61,3 +64,13 @@ class PosteriorRule:
         if since == 0 and not self.given:
             return Perturbed(arms)
         return Perturbed(arms, public.theta, public.root)
+
+    def many(self, public: _Known, rounds: Rounds, since: int) -> Laws:
+        """The same for many requests."""
+        if self.exploration != "inverse_gap":
+            nothing = since == 0 and not self.given
+            return Perturbations(rounds) if nothing else Perturbations(rounds, public.theta, public.root)
+        if not isinstance(rounds, np.ndarray):
+            return Each([self(public, arms, since) for arms in rounds])
+        e = rounds @ public.theta + (public.level if self.levels else 0.0)
+        return Gaps(gap_shares(self.link.mean(e), self.gamma_scale * math.sqrt(since)))

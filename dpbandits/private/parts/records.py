@@ -166,6 +166,19 @@ class SecantRecord:
         s = min(max(self.s_min, secant), self.W)
         return psi * s, psi * min(max(-self.B, reward - self.centre), self.B)
 
+    def weigh_many(self, X: Array, e: Array, rewards: Array) -> tuple[Array, Array]:
+        """The same for the rows of X."""
+        squares = np.einsum("nd,nd->n", X, X)
+        known = squares < _LONGEST_SQUARE
+        squares = np.where(known, squares, 1.0)
+        lengths = np.sqrt(squares)
+        psi = np.where(lengths * _LONGEST_SCALE <= 1.0, _LONGEST_SCALE, 1.0 / np.maximum(lengths, squares)) * known
+        apart = np.abs(e) > 1e-6
+        secants = (self.link.mean(e) - self.centre) / np.where(apart, e, 1.0)
+        s = np.where(apart, secants, float(self.link.derivative(0.0)))
+        s = np.minimum(np.where(s > self.s_min, s, self.s_min), self.W)  # also where a link's value is NaN
+        return psi * s, psi * np.clip(rewards - self.centre, -self.B, self.B)
+
     def slopes(self, square: float) -> tuple[float, float]:
         """γ, at least 0.3, and ρ, both at the e ≥ 0 at which w·e² is ``square``."""
         gamma, rho = (float(np.interp(square, self.squares, ratios)) for ratios in (self.tangents, self.secants))
@@ -189,6 +202,11 @@ class Level:
     def weigh(self, x: Array, e: float, reward: float) -> tuple[float, float]:
         """w and g in units of the sums."""
         w, g = self.record.weigh(x, e, reward)
+        return w / self.units[0], g / self.units[1]
+
+    def weigh_many(self, X: Array, e: Array, rewards: Array) -> tuple[Array, Array]:
+        """The same for the rows of X."""
+        w, g = self.record.weigh_many(X, e, rewards)
         return w / self.units[0], g / self.units[1]
 
 
@@ -246,6 +264,11 @@ class Levels:
         """(r − middle)/(high − low), within ±½."""
         low, high = self.reward_range
         return min(max(-0.5, (reward - low) / (high - low) - 0.5), 0.5)
+
+    def deviations(self, rewards: Array) -> Array:
+        """The same for many rewards."""
+        low, high = self.reward_range
+        return np.clip((rewards - low) / (high - low) - 0.5, -0.5, 0.5)
 
     def moved(self, total: float, noise: float, rounds: int) -> tuple[float, bool]:
         """The level after so many rounds, whose deviations have this noisy sum, and whether it is settled."""

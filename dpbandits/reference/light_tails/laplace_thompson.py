@@ -113,6 +113,8 @@ class LaplaceThompson(ReferencePolicy):
         radius = self.noise_bound / (self.dispersion * c) * math.sqrt(deviation)
         return math.sqrt(self._k) * (radius + math.sqrt(self.ridge / c) * self.theta_bound)
 
+    by_rows = lasting = True
+
     def score(self, arms: Array) -> Law:
         # θ̃ ~ N(θ_t, v²H_t⁻¹): with H = LLᵀ, the root is L⁻ᵀ
         return Perturbed(arms, self.theta, self.width() * np.linalg.inv(np.linalg.cholesky(self.hessian).T))

@@ -104,6 +104,8 @@ class LinearThompson(Policy):
             return self.radius_scale * self.noise_bound
         return self.noise_bound * math.sqrt(9.0 * self.dim * math.log((self.rounds + 1) / self.failure_probability))
 
+    by_rows = lasting = True
+
     def score(self, arms: Array) -> Law:
         # θ̃ ~ N(θ_t, v²V_t⁻¹)
         return Perturbed(arms, self.theta, np.asarray(self.width() * np.linalg.cholesky(self.V.inverse)))

@@ -169,3 +169,39 @@ def test_low_bits_of_a_released_sum_do_not_tell_the_reward():
     assert shares[True, 0.0] > 0.5
     assert shares[True, 0.7] == 0.0
     assert abs(shares[False, 0.0] - shares[False, 0.7]) <= 6.5 * variance**0.5
+
+
+@given(st.integers(0, 2**32), st.integers(1, 6), st.integers(0, 80), st.booleans())
+@settings(max_examples=40)
+def test_many_records_are_added_as_one_after_the_other(seed, d, n, beside):
+    rng = np.random.default_rng(seed)
+    more = {"level": 0.2} if beside else {}
+    one, many = (
+        PairSums(d, 1.0, 1.0, 0.5, budget=Budget(1.0, 1e-6), releases=2, horizon=100, rng=rng, **more) for _ in "ab"
+    )
+    X = rng.standard_normal((n, d))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None] * 1.01
+    w, g = rng.random(n), rng.uniform(-1, 1, n)
+    w[rng.random(n) < 0.2] = 0.0
+    g[w == 0.0] = 0.0
+    numbers = rng.uniform(-0.5, 0.5, n) if beside else None
+    for i in range(n):
+        one.add(X[i], w[i], g[i], None if numbers is None else numbers[i])
+    many.add_many(X, w, g, numbers)
+    np.testing.assert_array_equal(many.batch, one.batch)
+    assert many.beside == one.beside
+
+
+@pytest.mark.parametrize("bad", ["long", "NaN", "negative", "steep"])
+def test_many_records_of_which_one_is_refused_add_nothing(bad):
+    found = sums(2)
+    X, w, g = np.full((5, 2), 0.5), np.full(5, 0.5), np.full(5, 0.5)
+    if bad == "long":
+        X[3] = 9.0
+    elif bad == "NaN":
+        X[3, 0] = np.nan
+    else:
+        (w if bad == "negative" else g)[3] = -5.0
+    with pytest.raises(ValueError, match="must be from 0 to"):
+        found.add_many(X, w, g)
+    assert not found.batch.any()

@@ -1,0 +1,298 @@
+"""Many rounds at once: ``select_many`` and ``update_many`` of every policy.
+
+Between two releases nothing changes that choices depend on, but what is learned; and a private policy's choices do not
+depend on that. So the requests of one stretch (``Policy.steady`` says how long it is) are chosen for together: one
+array of draws, one product with all arms, one record in the journal. What is due is done between stretches, at the same
+decision as if requests came one by one. A policy that cannot tell has stretches of one decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accounting.arrays import Array
+from accounting.checks import integer
+from dpbandits.durability.pending import Pending
+from dpbandits.policy.checks import real_array
+from dpbandits.policy.decision import Decision, Decisions, Stretch
+from dpbandits.policy.many import Each, Index, Laws, Rounds, by_rows, together
+from dpkit.states.entries import short
+from dpkit.states.registry import NOBODY, kind_of
+
+if TYPE_CHECKING:
+    from dpbandits.policy.protocol import Policy
+
+__all__ = ["ManyRounds", "checked"]
+
+_LONGEST = 2**62
+_PASSED_OVER = (
+    *("select", "update", "checked_arms", "chosen", "admit", "written", "counted", "decided"),
+    *("score", "score_elsewhere", "due", "prepare", "learn", "teach"),
+)
+
+
+class ManyRounds:
+    """The part of a policy that is about many rounds at once.
+
+    A subclass may say, so that requests are chosen for together and not one after the other:
+
+    * ``by_rows``: whether in what ``score`` returns, scores or a ``Perturbed``, the part of every arm depends on its
+      own row alone; or by ``score_many(rounds)`` what ``score`` would say of every request;
+    * ``lasting``: whether what ``score`` and ``note`` read changes with rewards alone; or by ``steady()`` for how long
+      it stays the same.
+    """
+
+    by_rows: ClassVar[bool] = False
+    lasting: ClassVar[bool] = False
+    # of the methods that are passed over unless a class has one of its own, those that it has
+    own: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        made_by = {name: next((one for one in cls.__mro__ if name in vars(one)), cls) for name in _PASSED_OVER}
+        cls.own = frozenset(name for name, one in made_by.items() if not one.__module__.startswith("dpbandits.policy."))
+
+    def select_many(
+        self, arms: ArrayLike | Sequence[Any] | int, persons: Sequence[str | bytes | int] | None = None
+    ) -> Decisions:
+        """Choose for many requests at once, in their order, each an own round.
+
+        The law, the noise, the privacy and the books are those of as many calls of ``select``. Releases that fall
+        inside are made where they are due. The lock is taken once, and the journal is written once between two
+        releases.
+
+        Parameters
+        ----------
+        arms : array_like of shape (n, K, d), or a sequence of n arrays of shape (K_i, d)
+            What each request offers, as for ``select``; n contexts, shape (n, d), for policies that take them. A whole
+            number n where ``select`` needs nothing. They are not copied: leave them unchanged until probabilities were
+            asked for.
+        persons : sequence, optional
+            Whose rounds they are, one for each.
+
+        Returns
+        -------
+        Decisions
+            A sequence of ``Decision``s. (Their ``scores`` are empty.)
+
+        Raises
+        ------
+        ValueError
+            As by ``select``, naming the request, or if the horizon has too few rounds left. All are checked first: the
+            policy's state is as it was. Whatever else is raised comes from a release inside; decisions before it were
+            made, and ``open_decisions`` has them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpbandits.policies import LinearThompson
+        >>> policy = LinearThompson(dim=3, rng=np.random.default_rng(0))
+        >>> decisions = policy.select_many(np.tile(np.eye(3), (1000, 1, 1)))
+        >>> len(decisions), decisions[7].arm.shape
+        (1000, (3,))
+        >>> policy.update_many(decisions, np.ones(1000))
+        >>> policy.open_decisions
+        []
+        """
+        return (_one_by_one if "select" in self.own else _select)(cast("Policy", self), arms, persons)
+
+    def update_many(self, decisions: Sequence[Decision | int], rewards: Sequence[float | None] | ArrayLike) -> None:
+        """Learn the rewards of many decisions, in this order; see ``select_many`` for an example.
+
+        With a checkpoint all are written through to the disk together, before the first is learned.
+
+        Parameters
+        ----------
+        decisions : sequence of Decision or int
+            Each once.
+        rewards : array_like of shape (n,), or a sequence with None for rewards that will never come
+
+        Raises
+        ------
+        ValueError
+            As by ``update``, naming the decision. All are checked first: the policy's state is as it was.
+        """
+        _update(cast("Policy", self), decisions, rewards)
+
+    def score_many(self, rounds: Rounds) -> Laws:
+        """What ``score`` says of every one of many requests, the first of which was prepared for."""
+        score = cast("Policy", self).score
+        return by_rows(score, rounds) if self.by_rows else Each([score(arms) for arms in rounds])
+
+    def steady(self) -> int:
+        """For how many decisions from now on ``prepare`` has nothing to do and ``score`` and ``note`` stay the same.
+
+        Whatever is chosen in these; 1 where that cannot be told.
+        """
+        return _LONGEST if self.lasting else 1
+
+    def checked_many(self, arms: Array) -> Array | None:
+        """Arms of many requests, shape (n, K, d), as ``checked_arms`` makes those of one; None to ask that."""
+        policy = cast("Policy", self)
+        return None if "checked_arms" in self.own else policy.offer.checked_many(arms, policy.dim)
+
+    def admit_many(self, made: list[Pending]) -> None:
+        """Count decisions that were made together, and wait for their rewards; written down first, if at all."""
+        policy = cast("Policy", self)
+        for pending in made:
+            policy.admit(policy.written(pending))
+
+    def take_in_many(self, told: list[tuple[int, Pending, float | None]]) -> None:
+        """Close decisions and learn, in this order; where there is no reward, close."""
+        policy = cast("Policy", self)
+        for key, pending, reward in told:
+            if reward is None:
+                del policy.waiting[key]
+            else:
+                policy.take_in(key, pending, reward)
+
+
+def checked(policy: Policy, arms: Any) -> Rounds:
+    """What many requests offer, as arrays.
+
+    Raises
+    ------
+    ValueError
+        Naming the first request that offers something else than a round may.
+    """
+    if isinstance(arms, (int, np.integer)) and not isinstance(arms, bool):
+        return np.broadcast_to(one := policy.checked_arms(None), (integer("arms", arms, at_least=0), *one.shape))
+    if isinstance(arms, np.ndarray) and arms.ndim == 3:
+        found = policy.checked_many(real_array("arms", arms))
+        if found is not None:
+            return found
+    if isinstance(arms, (str, bytes)) or not isinstance(arms, Iterable) or getattr(arms, "ndim", 1) == 0:
+        raise ValueError(
+            f"arms must be those of many requests, shape (n, K, d), or a list of arrays, got {short(arms)}"
+        )
+    rounds = []
+    for number, one in enumerate(arms):
+        try:
+            rounds.append(policy.checked_arms(one))
+        except ValueError as error:
+            raise ValueError(f"arms[{number}]: {error}") from error
+    return together(rounds)
+
+
+def _select(policy: Policy, arms: Any, persons: Sequence[Any] | None) -> Decisions:
+    """Choose for many requests; see :meth:`dpbandits.Policy.select_many`."""
+    rounds = checked(policy, arms)
+    n = len(rounds)
+    policy.check_process()
+    stretches = []
+    with policy.lock:
+        policy.check_open()
+        if policy.horizon is not None and policy.decisions + n > policy.horizon:
+            raise ValueError(
+                f"arms must be those of at most {policy.horizon - policy.decisions} requests, what is left of "
+                f"horizon={policy.horizon}, got {n}: start a policy with a longer one, or Doubling, which needs none"
+            )
+        who = _whose(policy, persons, n)
+        at = 0
+        while at < n:
+            policy.prepare(rounds[at])
+            part = slice(at, min(n, at + max(1, policy.steady())))
+            stretches.append(_stretch(policy, rounds[part], None if who is None else who[part]))
+            if policy.decision_log is not None:
+                _log(policy, stretches[-1], rounds[part], (n * [None] if persons is None else persons)[part])
+            at = part.stop
+    return Decisions(stretches, policy.waiting.run)
+
+
+def _one_by_one(policy: Policy, arms: Any, persons: Sequence[Any] | None) -> Decisions:
+    """The same, by the policy's own ``select``."""
+    rounds = checked(policy, arms)
+    with policy.lock:
+        if persons is not None:
+            _whose(policy, persons, len(rounds))
+        whose = repeat(None, len(rounds)) if persons is None else persons
+        made = [policy.select(*one) for one in zip(rounds, whose, strict=True)]
+    return Decisions.of(made, policy.waiting.run)
+
+
+def _update(policy: Policy, decisions: Sequence[Decision | int], rewards: Any) -> None:
+    """Learn many rewards; see :meth:`dpbandits.Policy.update_many`."""
+    waiting = policy.waiting
+    keys = decisions.keys(waiting.run) if isinstance(decisions, Decisions) else [*map(waiting.key, decisions)]
+    values = rewards if isinstance(rewards, (list, tuple)) else real_array("rewards", rewards).tolist()
+    if not isinstance(values, (list, tuple)) or len(values) != len(keys):
+        raise ValueError(f"rewards must be as many as decisions, {len(keys)}, got {short(rewards)}")
+    if len(set(keys)) != len(keys):
+        raise ValueError("decisions must be given once each, got some twice")
+    if "update" in policy.own:
+        with policy.lock, policy.together():
+            for key, value in zip(keys, values, strict=True):
+                policy.update(key, value)
+        return
+    policy.check_process()
+    with policy.lock:
+        policy.check_open()
+        told: list[tuple[int, Pending, float | None]] = []
+        for number, (key, value) in enumerate(zip(keys, values, strict=True)):
+            pending = waiting.get(key)
+            if pending is None:
+                raise ValueError(
+                    f"decisions[{number}]: decision must be one whose reward is still open, got decision id {key!r}"
+                )
+            try:
+                told.append((key, pending, None if value is None else policy.checked_reward(value)))
+            except ValueError as error:
+                raise ValueError(f"rewards[{number}]: {error}") from error
+        policy.take_in_many(told)
+        if policy.decision_log is not None:
+            for key, _, reward in told:
+                policy.decision_log.closed(key, reward)
+
+
+def _whose(policy: Policy, persons: Sequence[Any] | None, n: int) -> list[int] | None:
+    """Whose rounds they are, as it is kept; None where nothing is. Nothing is noted before all are checked."""
+    if persons is None:
+        if n:
+            policy.who(None)  # refused where one is needed
+        return None
+    if isinstance(persons, (str, bytes)) or not hasattr(persons, "__len__") or len(persons) != n:
+        raise ValueError(f"persons must be one for each of {n} requests, got {short(persons)}")
+    for number, person in enumerate(persons):
+        try:
+            kind_of(person)
+        except ValueError as error:
+            raise ValueError(f"persons[{number}]: {error}") from error
+    if len(kinds := {kind_of(person) for person in persons}) > 1:
+        raise ValueError(f"persons must be of one type, got {sorted(kinds)}")
+    return [policy.who(person) for person in persons]
+
+
+def _chosen(policy: Policy, rounds: Rounds, picks: Index) -> Array | Sequence[Array]:
+    """What is kept of many choices."""
+    found = None
+    if "chosen" not in policy.own and isinstance(rounds, np.ndarray):
+        found = policy.offer.chosen_many(rounds, picks)
+    return [*map(policy.chosen, rounds, picks.tolist())] if found is None else found
+
+
+def _stretch(policy: Policy, rounds: Rounds, who: list[int] | None) -> Stretch:
+    """Choose for requests between which nothing is due, and wait for the rewards."""
+    laws = policy.score_many(rounds)
+    first, release, picks = policy.decisions, policy.number(), laws.draw(policy.rng)
+    indices = picks.tolist()
+    arms = _chosen(policy, rounds, picks)
+    ids = range(first, first + len(indices))
+    if policy.notes or who is not None:
+        notes: Iterable[tuple[int, ...]] = map(policy.note, arms, indices) if policy.notes else repeat(())
+        made = [*map(Pending, arms, indices, ids, notes, repeat(NOBODY) if who is None else who)]
+    else:
+        made = [*map(Pending, arms, indices, ids)]
+    names = [policy.name_of(index) for index in indices] if policy.name_of(indices[0]) else None
+    policy.admit_many(made)
+    return Stretch(ids, picks, arms, laws, names, release)
+
+
+def _log(policy: Policy, made: Stretch, rounds: Rounds, persons: Sequence[Any]) -> None:
+    if policy.decision_log is not None:
+        for i, (arms, person) in enumerate(zip(rounds, persons, strict=True)):
+            policy.decision_log.decided(made.decision(i, policy.waiting.run), arms, person, made.release)
