@@ -177,12 +177,18 @@ def test_every_row_is_a_round_with_its_person():
     assert {float(r) for now in rounds for r in now.rewards} == {0.0, 1.0}
 
 
-def test_others_are_offered_as_if_choices_had_been_uniform():
-    """An item that was logged nine times as often as the other: both come alike; 6 standard errors."""
-    chosen = np.array([0] * 9 + [1]).repeat(400)
-    world = ChosenLog(Log.of(np.tile([0.0, 1.0], 2000), np.where(chosen, 0.1, 0.9), chosen), offered=2)
-    beside = np.array([now.arms[1, 1] > 0 for now in world.episode(np.random.default_rng(0))])
-    assert abs(beside.mean() - 0.5) < 6 * 0.5 / math.sqrt(len(beside))
+def test_items_are_offered_as_often_as_they_were_there():
+    """Three items, of which one is always there and the others in one half of the rounds each: 6 standard errors."""
+    rng = np.random.default_rng(0)
+    late = rng.integers(2, size=4000)
+    often = rng.random(4000) < 0.9
+    chosen = np.where(often, 0, 1 + late)
+    world = ChosenLog(Log.of((rng.random(4000) < 0.2 + 0.2 * chosen) * 1.0, np.where(often, 0.9, 0.1), chosen))
+    assert world.offered == 2
+    there = np.array([now.arms.sum(axis=0) > 0 for now in world.episode(np.random.default_rng(0))])
+    # two of three without replacement, with weights 2 : 1 : 1
+    expected = np.array([1 / 2 + 2 * (1 / 4) * (2 / 3), 1 / 4 + (1 / 2) * (1 / 2) + (1 / 4) * (1 / 3)])
+    assert np.abs(there.mean(axis=0) - expected[[0, 1, 1]]).max() < 0.03
 
 
 def test_rewards_that_are_not_clicks():
