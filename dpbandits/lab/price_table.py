@@ -152,10 +152,10 @@ class PriceTable:
         """Of a model: which columns it used, and how time went."""
         kinds = (("visitors", self.visitor), ("items", self.item))
         used = " and ".join(f"{what} by {', '.join(names)}" for what, names in kinds if names)
-        text = f"The model describes {used}" if used else "The model knows items by their names, and visitors not"
+        text = f"The model describes {used}" if used else "The model knows the names of items, and nothing of visitors"
         if self.unused:
             text += f"; {', '.join(self.unused)} never changed"
-        return text + ("; rewards drift, and rounds kept the log's order." if self.drifts else "; nothing drifts.")
+        return text + ("; rewards drift, so that rounds kept the log's order." if self.drifts else ".")
 
     def __str__(self) -> str:
         """The table as text, and the sentence."""

@@ -15,11 +15,12 @@ replayed on it without a model. Here
 * rewards are drawn around the model's means: 0 or 1 where the log's are, else with a residual of the log.
 
 A log is refused, with the reason, if the model differs from it by more than four standard errors and a tenth of what
-there is to gain, or if that gain is not known to about a quarter. Beyond two standard errors it is told.
+there is to gain, or if that gain is not known to a fifth. Beyond two standard errors it is told.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -32,7 +33,7 @@ from dpbandits.lab.environments.base import Named, Round
 from dpbandits.lab.evaluate.agreement import CrossFitted
 from dpbandits.lab.evaluate.columns import told_apart
 from dpbandits.lab.evaluate.logs import Log
-from dpbandits.lab.evaluate.reward_model import Described, RewardModel, fit, means
+from dpbandits.lab.evaluate.reward_model import Described, fit, means
 from dpbandits.lab.tables import finite_range
 
 __all__ = ["ChosenLog"]
@@ -44,8 +45,8 @@ _MOST_ITEMS, _MOST_DIM = 200, 400
 _ALL, _SOME = 50, 10
 # pieces of time, and how many rows a piece has at least
 _PIECES, _PIECE = 8, 500
-# logits by which an item must drift over the log for time to matter
-_DRIFT = 0.15
+# by how much rows that a model was not fitted to must be likelier (in nats) with time than without it
+_BETTER = 3.0
 # rounds that are prepared at a time
 _BLOCK = 512
 # draws, and rows, by which it is seen how well the gain is known
@@ -97,6 +98,7 @@ class ChosenLog(Named):
     """
 
     rounds: int
+    drifts = False
 
     def __init__(
         self,
@@ -168,27 +170,34 @@ class ChosenLog(Named):
     def _fit(self, X: Array, Z: Array, rewards: Array) -> None:
         log, n = self.log, len(rewards)
         self._binary = bool(np.isin(rewards, (0.0, 1.0)).all())
-        pieces = min(_PIECES, max(1, n // _PIECE)) if _in_time(log) else 1
-        full: RewardModel | None = None
-        while full is None or (pieces > 1 and full.drift < _DRIFT):
-            pieces = pieces if full is None else 1
-            described = _described(X, Z, pieces)
-            full = fit(described, rewards, self._chosen, log.probabilities)
-        self.drifts = pieces > 1
-        self._rows, self._model = described.rows, full
         groups = np.arange(n) if log.persons is None else np.unique(np.asarray(log.persons), return_inverse=True)[1]
         # people (or rows) are dealt out at random, by a fixed deal: logs are often sorted
         fold = (np.random.default_rng(0).permutation(int(groups.max()) + 1) % _FOLDS)[groups]
-        folds = CrossFitted(rewards, log.probabilities, self._chosen, self._share, log.persons)
+        described, folds = _described(X, Z, 1), self._folds(_described(X, Z, 1), rewards, fold)
+        pieces = min(_PIECES, n // _PIECE) if _in_time(log) else 1
+        if pieces > 1:
+            moving = _described(X, Z, pieces)
+            drifting = self._folds(moving, rewards, fold)
+            self.drifts = folds.deviance() - drifting.deviance() > _BETTER
+            if self.drifts:
+                described, folds = moving, drifting
+        self._rows = described.rows
+        self._model = fit(described, rewards, self._chosen, log.probabilities)
+        self.means, self.agreements = folds.means, folds.agreements()
+        self._residuals = rewards - self.means
+
+    def _folds(self, described: Described, rewards: Array, fold: NDArray[np.int64]) -> CrossFitted:
+        """What models of the other folds say of each."""
+        log, chosen = self.log, self._chosen
+        found = CrossFitted(rewards, log.probabilities, chosen, self._share, log.persons)
         for f in range(_FOLDS):
             train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
             if not len(train) or not len(test):
                 continue
-            own = fit(described.of(train), rewards[train], self._chosen[train], log.probabilities[train]).coefficients
-            some = self._rows[train[:: max(1, len(train) // _ROWS)]]
-            folds.add(test, int(means(some, own).mean(axis=0).argmax()), self._rows, own)
-        self.means, self.agreements = folds.means, folds.agreements()
-        self._residuals = rewards - self.means
+            own = fit(described.of(train), rewards[train], chosen[train], log.probabilities[train]).coefficients
+            some = described.rows[train[:: max(1, len(train) // _ROWS)]]
+            found.add(test, int(means(some, own).mean(axis=0).argmax()), described.rows, own)
+        return found
 
     def _supported(self) -> None:
         """Refuse a log that does not say what there is to gain, or that says otherwise than the model."""
@@ -200,17 +209,24 @@ class ChosenLog(Named):
             chance = float((q @ self._share).mean())
             gains.append(float(q.max(axis=1).mean()) - chance)
             known.append(float(q[own, liked].mean()) - chance)
-        gain, spread = float(np.mean(gains)), float(np.std(gains))
+        gain = float(np.mean(gains))
         random, _, choice = self.agreements
+        # by the model, and by the rows that have what it likes
+        spread = max(float(np.std(gains)), math.hypot(random.error, choice.error))
         if gain + 2 * spread <= 0.05 * random.model:
             return  # there is nothing to learn, and that is known
         share = float(np.mean(known)) / gain
-        if spread > gain / 4 or share < 0.75:
+        if spread > gain / 5 or share < 0.75:
+            how = (
+                f"{gain:.3g} ± {spread:.3g}"
+                if math.isfinite(spread)
+                else f"{gain:.3g} by the model, which few rows test"
+            )
             raise ValueError(
                 f"log must tell what there is to gain over a random item, which pays {random.log:.3g}: by this log it "
-                f"is {gain:.3g} ± {spread:.3g} per round, of which the choices that the log suggests get "
-                f"{100 * share:.0f} %. Too few rows have an item, or a probability, that says more: log more rows, or "
-                "choose by chance more often; or name fewer columns and items"
+                f"is {how} per round, and the choices that it suggests get {100 * share:.0f} % of that. Too few rows "
+                "have an item, or a probability, that says more: log more rows, or choose by chance more often; or "
+                "name fewer columns and items"
             )
         for one in self.agreements:
             if one.errors > 4 and abs(one.model - one.log) > 0.1 * max(gain, choice.log - random.log):

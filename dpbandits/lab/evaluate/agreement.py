@@ -28,6 +28,8 @@ __all__ = ["Agreement", "CrossFitted"]
 
 # rows whose items are valued at a time
 _NUMBERS = 2**21
+# effective rows, (Σw)²/Σw², below which a standard error is none
+_WORTH = 30.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Agreement:
     policy : str
     model, log : float
     error : float
-        Standard error of their difference; infinite where no row says anything.
+        Standard error of their difference; infinite where fewer than 30 rows, or what they are worth, say anything.
     """
 
     policy: str
@@ -107,13 +109,18 @@ class CrossFitted:
             self._model[:, rows] = q @ self.offered, q[:, best], q[own, liked]
             self._weights[:, rows] = self.offered[picked], picked == best, picked == liked
 
+    def deviance(self) -> float:
+        """How unlikely the rewards are by the models of other folds: minus the sum of r·ln q + (1 − r)·ln(1 − q)."""
+        r, q = self.rewards, self.means
+        return float(-(r * np.log(q) + (1 - r) * np.log1p(-q)).sum())
+
     def agreements(self) -> tuple[Agreement, ...]:
         """The three comparisons."""
         names = ("a random item", "the best item for all", "the model's choice")
         left, found = self.rewards - self.means, []
         for name, model, pi in zip(names, self._model, self._weights, strict=True):
             w, value = pi / self.probabilities, float(model.mean())
-            if not w.any():
+            if w.sum() ** 2 < _WORTH * (w**2).sum():
                 found.append(Agreement(name, value, value, math.inf))
                 continue
             off = float((w * left).sum() / w.sum())

@@ -70,13 +70,10 @@ class RewardModel:
     coefficients : ndarray of shape (K, p)
     roots : tuple of ndarray of shape (K, p, p)
         Square roots of the covariances of their parts, which are independent.
-    drift : float
-        Standard deviation of what time does to a logit of an item over the whole log.
     """
 
     coefficients: Array
     roots: tuple[Array, ...]
-    drift: float
 
     def drawn(self, rng: np.random.Generator) -> Array:
         """Coefficients as they may be, from their posterior."""
@@ -111,7 +108,7 @@ def fit(described: Described, rewards: Array, chosen: NDArray[np.int64], probabi
     mu = _mean(offset)
     dispersion = min(1.0, float(((rewards - mu) ** 2).sum() / (mu * (1 - mu)).sum()))
     weights = np.full(len(rewards), 1.0 / max(dispersion, 1e-3))
-    own, spread, variances = _effects(Y, chosen, rewards, weights, offset, Z, described.groups)
+    own, spread = _effects(Y, chosen, rewards, weights, offset, Z, described.groups)
 
     # weights of every item that add up to what they are worth
     inverse = 1.0 / probabilities
@@ -119,16 +116,15 @@ def fit(described: Described, rewards: Array, chosen: NDArray[np.int64], probabi
     weights = weights * inverse * (total / np.maximum(square, 1e-300))[chosen]
     q = p - described.steps
     offset = offset + (Y * own[chosen]).sum(axis=1)
-    wrong, doubt, _ = _effects(Y[:, :q], chosen, rewards, weights, offset, np.empty((K, 0)), described.groups[:q])
+    wrong, doubt = _effects(Y[:, :q], chosen, rewards, weights, offset, np.empty((K, 0)), described.groups[:q])
 
     coefficients = own + pooled[:p]
     coefficients[:, 0] += Z[:, 1:] @ pooled[p:]
     coefficients[:, :q] += wrong
     wide = np.zeros((K, p, p))
     wide[:, :q, :q] = doubt
-    drift = float(np.sqrt(described.steps * variances[-1])) if described.steps else 0.0
     roots = [np.asarray(np.linalg.cholesky(one)) for one in (spread, wide + 1e-12 * np.eye(p))]
-    return RewardModel(coefficients, tuple(roots), drift)
+    return RewardModel(coefficients, tuple(roots))
 
 
 def _pooled(X: Array, rewards: Array) -> Array:
@@ -154,11 +150,8 @@ def _effects(
     offset: Array,
     Z: Array,
     groups: NDArray[np.int64],
-) -> tuple[Array, Array, Array]:
-    """Posterior means and covariances of every item's coefficients beside ``offset``, and the variances of groups.
-
-    Without columns in Z they are drawn to 0.
-    """
+) -> tuple[Array, Array]:
+    """Posterior means and covariances of every item's coefficients beside ``offset``; without Z, around 0."""
     K, p = len(Z), Y.shape[1]
     upper = np.triu_indices(p)
     found, centre = np.zeros((K, p)), np.zeros((K, p))
@@ -186,7 +179,7 @@ def _effects(
             mine = groups == group
             square, worth = float(((found - centre)[:, mine] ** 2).sum()), float(told[:, mine].sum())
             variances[group] = np.clip(square / max(worth, 1e-9), _LEAST, 25.0)
-    return found, covariances, variances
+    return found, covariances
 
 
 def _mean(scores: Array) -> Array:
