@@ -128,7 +128,9 @@ def test_a_model_that_the_log_contradicts_is_refused(monkeypatch):
         return type(found)(found.coefficients * np.where((slopes == 1) | (slopes == 2), 2.5, 1.0), found.roots)
 
     monkeypatch.setattr(chosen_module, "fit", bold)
-    with pytest.raises(ValueError, match=r"log must agree with its model, got the model's choice: 0\.\d+ by the model"):
+    with pytest.raises(
+        ValueError, match=r"log must agree with its model, got a random item: 0\.\d+ by the model, 0\.2\d+ ±"
+    ):
         ChosenLog(log)
 
 
@@ -142,12 +144,12 @@ def test_two_standard_errors_are_told_with_their_numbers():
 
 
 def test_the_check_holds_its_level():
-    """36 comparisons of a model with its own log: beyond three standard errors at most two are."""
+    """24 comparisons of a model with its own log: beyond three standard errors at most one is."""
     far = 0
-    for seed in range(12):
-        log = KnownWorld("confounded", rounds=ROWS, features=False, seed=21).log(np.random.default_rng(seed))
+    for seed in range(8):
+        log = KnownWorld("confounded", rounds=2500, seed=21).log(np.random.default_rng(seed))
         far += sum(one.errors > 3 for one in ChosenLog(log).agreements)
-    assert far <= 2
+    assert far <= 1
 
 
 # seeds 0 to 11 and worlds 3, 11 and 21 were looked at while the model was made
