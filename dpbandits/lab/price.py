@@ -54,7 +54,7 @@ __all__ = ["price_of_privacy"]
 
 _FREE, _UNIFORM = "not private", "uniform"
 # what a table tells of a model of a log
-_OF_MODELS = ("visitor", "item", "unused", "drifts", "agreements")
+_OF_MODELS = ("visitor", "item", "unused", "ranges", "drifts", "agreements")
 
 
 def price_of_privacy(

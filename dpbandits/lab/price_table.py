@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ class PriceTable:
         Whether rewards came from a model that was fitted to a log of choices. Then there are also
     visitor, item, unused : tuple of str
         The columns that described visitors and items, and those that were constant.
+    ranges : dict
+        By name, the ranges by which columns were scaled into the unit ball.
     drifts : bool
         Whether the model changes in time, and the log was played in its order.
     agreements : tuple of Agreement
@@ -103,6 +106,7 @@ class PriceTable:
     visitor: tuple[str, ...] = ()
     item: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     drifts: bool = False
     agreements: tuple[Agreement, ...] = ()
 
@@ -151,11 +155,17 @@ class PriceTable:
     def described(self) -> str:
         """Of a model: which columns it used, and how time went."""
         kinds = (("visitors", self.visitor), ("items", self.item))
-        used = " and ".join(f"{what} by {', '.join(names)}" for what, names in kinds if names)
+        used = " and ".join(f"{what} by {', '.join(map(self._ranged, names))}" for what, names in kinds if names)
         text = f"The model describes {used}" if used else "The model knows the names of items, and nothing of visitors"
         if self.unused:
             text += f"; {', '.join(self.unused)} never changed"
         return text + ("; rewards drift, so that rounds kept the log's order." if self.drifts else ".")
+
+    def _ranged(self, name: str) -> str:
+        if name not in self.ranges:
+            return name
+        low, high = self.ranges[name]
+        return f"{name} ({low:.4g} to {high:.4g})"
 
     def __str__(self) -> str:
         """The table as text, and the sentence."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,6 +83,7 @@ def test_columns_are_told_apart_and_named():
     assert (model.visitor, model.item, model.unused) == (("age",), ("price",), ("version",))
     assert model.dim == 4
     one = next(model.episode(np.random.default_rng(0)))
+    assert model.ranges == {}
     # (1, price) times (1, age), halved: the item's come first
     assert one.arms[:, 1] / one.arms[:, 0] == pytest.approx(np.full(8, one.arms[0, 1] / one.arms[0, 0]))
     assert len(np.unique(one.arms[:, 2].round(9))) == 8
@@ -92,6 +94,17 @@ def test_columns_are_told_apart_and_named():
     assert [one["policy"] for one in saved["agreements"]] == [
         "a random item", "the best item for all", "the model's choice"
     ]  # fmt: skip
+
+
+def test_columns_in_their_own_units_are_scaled():
+    """Ages in years and prices in cents make the same rounds as those in the ball, but for the centre."""
+    log = mixed()
+    shown = ChosenLog(replace(log, features=log.features * [30, 100, 1] + [50, 20, 0]))
+    assert shown.ranges["price"] == pytest.approx((20, 120), abs=1)
+    assert shown.ranges["age"] == pytest.approx((20.3, 79.7), abs=0.5)
+    one = next(shown.episode(np.random.default_rng(0)))
+    assert one.arms[:, 2] * 2 == pytest.approx(np.linspace(-1, 1, 8), abs=0.03)
+    np.testing.assert_allclose(shown.means, ChosenLog(log).means, atol=1e-6)
 
 
 def test_a_column_of_the_choice_is_not_taken_for_the_visitors():

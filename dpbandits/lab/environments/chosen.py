@@ -30,15 +30,18 @@ from accounting.arrays import Array
 from accounting.checks import integer, positive
 from dpbandits.lab.environments.arms import with_constant, within
 from dpbandits.lab.environments.base import Named, Round
-from dpbandits.lab.evaluate.agreement import CrossFitted
+from dpbandits.lab.evaluate.agreement import CrossFitted, liked
 from dpbandits.lab.evaluate.columns import told_apart
 from dpbandits.lab.evaluate.logs import Log
 from dpbandits.lab.evaluate.reward_model import Described, fit, means
 from dpbandits.lab.tables import finite_range
+from dpkit.features import PublicScaler
 
 __all__ = ["ChosenLog"]
 
 _FOLDS = 5
+# rows that may be longer than the bound, and the share of values cut at either end of a range
+_CUT, _TAIL = 0.01, 0.005
 # without features every item is a direction; a parameter has so many entries at most
 _MOST_ITEMS, _MOST_DIM = 200, 400
 # items that are all offered, and how many of more are
@@ -64,7 +67,9 @@ class ChosenLog(Named):
         K, how many items are offered in a round, drawn by the seed. By default all of up to 50 (without features, of
         200) and 10 of more; but as many as Σ1/p says that there were to choose from, where those were fewer.
     feature_bound : float
-        The public length to which a row of features is allowed; longer ones are scaled to it.
+        The public length to which a row of features is allowed. Where more than one in a hundred is longer, columns
+        are in units of their own: they are centred and scaled by the ranges that they have in the log, as
+        :class:`dpkit.features.PublicScaler` does it for a policy by public ones.
     reward_range : (float, float)
         Of the rewards; by default [0, 1]. Policies are told of [0, 1], to which it is mapped.
     theta_bound : float
@@ -78,6 +83,8 @@ class ChosenLog(Named):
         What three policies earn by the model and by the log.
     visitor, item, unused : tuple of str
         Names of columns, by what they describe; unused ones are constant.
+    ranges : dict
+        By name, the ranges by which columns were scaled.
     drifts : bool
         Whether rounds are played in the order of the log.
 
@@ -141,22 +148,34 @@ class ChosenLog(Named):
         self.offered = min(items, there, asked or items)
         if asked is None and self.offered > _ALL and log.features is not None:
             self.offered = _SOME
-        shape = self._vectors(X, Z, bound)
+        self._some = max(1, round(items / self.offered))
+        self.ranges: dict[str, tuple[float, float]] = {}
+        shape = self._vectors(self._within(X, self.visitor, bound), self._within(Z, self.item, bound))
         name = f"model of a log of {n:,} choices among {items:,} items"
         super().__init__(name, shape, "logistic", positive("theta_bound", theta_bound), rounds=n)
         self._fit(X, Z, (log.rewards - low) / (high - low))
         self._supported()
 
-    def _vectors(self, X: Array, Z: Array, bound: float) -> int:
+    def _within(self, rows: Array, names: tuple[str, ...], bound: float) -> Array:
+        """Rows of length at most 1: as they are, or, where that would cut them, centred and scaled by their ranges."""
+        if not names or float((np.linalg.norm(rows, axis=1) > bound).mean()) <= _CUT:
+            return within(rows, bound)
+        low, high = np.quantile(rows, [_TAIL, 1 - _TAIL], axis=0)
+        flat = ~(low < high)  # rarely anything else than one value
+        low[flat], high[flat] = rows.min(axis=0)[flat], rows.max(axis=0)[flat]
+        self.ranges |= {name: (float(a), float(b)) for name, a, b in zip(names, low, high, strict=True)}
+        return PublicScaler(low=low, high=high).transform(rows)
+
+    def _vectors(self, X: Array, Z: Array) -> int:
         """What policies are shown; returns the dimension of an arm."""
         items, every = self._items, self.offered == self._items
-        self._x = with_constant(within(X, bound)) if self.visitor else None
-        self._z = with_constant(within(Z, bound)) if self.item else np.eye(items)
+        self._x = with_constant(X) if self.visitor else None
+        self._z = with_constant(Z) if self.item else np.eye(items)
         self._contexts = None
         if every and not self.item:
             self.n_arms = items
             if self.visitor:
-                self._contexts = within(X, bound)
+                self._contexts = X
                 self.context_dim = X.shape[1]
         dim = int(self._z.shape[1]) * (1 if self._x is None else int(self._x.shape[1]))
         if dim > _MOST_DIM:
@@ -189,26 +208,25 @@ class ChosenLog(Named):
     def _folds(self, described: Described, rewards: Array, fold: NDArray[np.int64]) -> CrossFitted:
         """What models of the other folds say of each."""
         log, chosen = self.log, self._chosen
-        found = CrossFitted(rewards, log.probabilities, chosen, self._share, log.persons)
+        found = CrossFitted(rewards, log.probabilities, chosen, self._share, self._some, log.persons)
         for f in range(_FOLDS):
             train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
             if not len(train) or not len(test):
                 continue
             own = fit(described.of(train), rewards[train], chosen[train], log.probabilities[train]).coefficients
-            some = described.rows[train[:: max(1, len(train) // _ROWS)]]
-            found.add(test, int(means(some, own).mean(axis=0).argmax()), described.rows, own)
+            found.add(train[:: max(1, len(train) // _ROWS)], test, described.rows, own)
         return found
 
     def _supported(self) -> None:
         """Refuse a log that does not say what there is to gain, or that says otherwise than the model."""
         rng, some = np.random.default_rng(0), self._rows[:: max(1, len(self._rows) // _ROWS)]
-        own, liked = np.arange(len(some)), means(some, self._model.coefficients).argmax(axis=1)
+        best = liked(means(some, self._model.coefficients), self._some)
         gains, known = [], []
         for _ in range(_DRAWS):
             q = means(some, self._model.drawn(rng))
             chance = float((q @ self._share).mean())
-            gains.append(float(q.max(axis=1).mean()) - chance)
-            known.append(float(q[own, liked].mean()) - chance)
+            gains.append(float(np.take_along_axis(q, liked(q, self._some), axis=1).mean()) - chance)
+            known.append(float(np.take_along_axis(q, best, axis=1).mean()) - chance)
         gain = float(np.mean(gains))
         random, _, choice = self.agreements
         # by the model, and by the rows that have what it likes

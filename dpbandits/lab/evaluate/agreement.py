@@ -1,7 +1,8 @@
 """Does a model of a log agree with the log? Three policies are valued by it, and corrected by what was seen.
 
-A uniform choice, the item that is best for all, and whatever the model likes best for the visitor: for each of them, on
-rows that its model was not fitted to,
+A random item, the item that is best for all, and whatever the model likes best for the visitor (of many items, of which
+a round offers one in s, any of the s best, since single ones have few rows): for each of them, on rows that its model
+was not fitted to,
 
     by the model:   the mean of Σ_a π(a)·q(a)
     by the log:     that, and Σw·(r − q(chosen))/Σw,    w = π/p,
@@ -24,7 +25,7 @@ from accounting.arrays import Array
 from dpbandits.lab.evaluate.estimate import summed
 from dpbandits.lab.evaluate.reward_model import means
 
-__all__ = ["Agreement", "CrossFitted"]
+__all__ = ["Agreement", "CrossFitted", "liked"]
 
 # rows whose items are valued at a time
 _NUMBERS = 2**21
@@ -69,6 +70,8 @@ class CrossFitted:
     chosen : ndarray of shape (n,)
     offered : ndarray of shape (K,)
         The law by which an item is drawn where nothing is known; uniform, where all items were always there.
+    some : int
+        s, how many of the best items are taken together.
     persons : sequence or None
     """
 
@@ -78,36 +81,40 @@ class CrossFitted:
         probabilities: Array,
         chosen: NDArray[np.int64],
         offered: Array,
+        some: int,
         persons: Sequence[Any] | None,
     ) -> None:
         self.rewards, self.probabilities, self.chosen = rewards, probabilities, chosen
-        self.offered, self.persons = offered, persons
+        self.offered, self.some, self.persons = offered, some, persons
         n = len(rewards)
         self.means = np.zeros(n)
         self._model, self._weights = np.zeros((3, n)), np.zeros((3, n))
 
-    def add(self, test: NDArray[np.int64], best: int, described: Array, coefficients: Array) -> None:
+    def add(self, train: NDArray[np.int64], test: NDArray[np.int64], described: Array, coefficients: Array) -> None:
         """Rows of one fold.
 
         Parameters
         ----------
+        train : ndarray of int
+            Some rows of the other folds, by which it is seen what is best for all.
         test : ndarray of int
-            Which rows.
-        best : int
-            The item that is best for all by the model of the other folds.
+            The rows of this one.
         described : ndarray of shape (n, p)
             All rows, as that model takes them.
         coefficients : ndarray of shape (K, p)
             Of that model.
         """
         size = max(1, _NUMBERS // len(self.offered))
+        best = liked(means(described[train], coefficients).mean(axis=0)[None], self.some)[0]
         for start in range(0, len(test), size):
             rows = test[start : start + size]
             q, own, picked = means(described[rows], coefficients), np.arange(len(rows)), self.chosen[rows]
-            liked = q.argmax(axis=1)
+            mine = liked(q, self.some)
             self.means[rows] = q[own, picked]
-            self._model[:, rows] = q @ self.offered, q[:, best], q[own, liked]
-            self._weights[:, rows] = self.offered[picked], picked == best, picked == liked
+            best_of_all = q[:, best].mean(axis=1)
+            self._model[:, rows] = q @ self.offered, best_of_all, np.take_along_axis(q, mine, axis=1).mean(axis=1)
+            taken = [(among == picked[:, None]).any(axis=1) / self.some for among in (best[None], mine)]
+            self._weights[:, rows] = self.offered[picked], *taken
 
     def deviance(self) -> float:
         """How unlikely the rewards are by the models of other folds: minus the sum of r·ln q + (1 − r)·ln(1 − q)."""
@@ -116,14 +123,23 @@ class CrossFitted:
 
     def agreements(self) -> tuple[Agreement, ...]:
         """The three comparisons."""
-        names = ("a random item", "the best item for all", "the model's choice")
+        names = ["a random item", "the best item for all", "the model's choice"]
+        if self.some > 1:
+            names[1:] = f"the best {self.some} items for all", f"the model's best {self.some} items"
         left, found = self.rewards - self.means, []
         for name, model, pi in zip(names, self._model, self._weights, strict=True):
             w, value = pi / self.probabilities, float(model.mean())
-            if w.sum() ** 2 < _WORTH * (w**2).sum():
+            if w.sum() ** 2 < _WORTH * (w**2).sum() or not w.any():
                 found.append(Agreement(name, value, value, math.inf))
                 continue
             off = float((w * left).sum() / w.sum())
             terms = off + w * (left - off) * (len(w) / w.sum())
             found.append(Agreement(name, value, value + off, summed("", terms, w, off, self.persons).std_error))
         return tuple(found)
+
+
+def liked(q: Array, some: int) -> NDArray[np.int64]:
+    """The ``some`` items with the largest means in every row, of shape (n, some)."""
+    if some == 1:
+        return np.asarray(q.argmax(axis=1))[:, None]
+    return np.asarray(np.argpartition(-q, some - 1, axis=1)[:, :some])
