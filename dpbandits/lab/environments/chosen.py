@@ -314,9 +314,10 @@ def _availability(log: Log, chosen: NDArray[np.int64], items: int) -> tuple[Arra
     if count < 0.8 * items and count + 4 * error < items:
         found = np.bincount(chosen, inverse, items)
         return found / found.sum(), max(2, round(count))
-    if count - 6 * error > 1.2 * items:
+    # of so many items with so many rows nearly all would have been seen
+    if count - 6 * error > 1.2 * items and len(chosen) > 10 * count:
         raise ValueError(
-            f"probabilities must be those of the choices: with weights 1/probability the log holds {count:.4g} items "
-            f"per row, and {items:,} different ones were chosen; name them all (arms=), or correct the probabilities"
+            f"probabilities must be those of the choices: by the mean of 1/probability there were {count:.4g} items to "
+            f"choose from in a round, and {items:,} were ever chosen in {len(chosen):,} rows"
         )
     return np.full(items, 1 / items), items
