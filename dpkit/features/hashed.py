@@ -49,8 +49,8 @@ from dpkit.features.scaled import INSIDE
 __all__ = ["Hashed"]
 
 _LEVELS = 32
-# names whose hashes are kept
-_KEPT = 2**20
+# names whose hashes are kept, and how long they are at most
+_KEPT, _LONGEST = 2**20, 256
 _ESCAPES = str.maketrans({"~": "~0", "/": "~1", "=": "~2", "[": "~3"})
 _PAIRED = np.uint32(0x9E3779B1)
 
@@ -253,15 +253,17 @@ class Hashed:
             return np.fromiter(map(known.__getitem__, names), dtype=np.uint32, count=len(names))
         except KeyError:
             pass
-        if len(known) > _KEPT:
-            self._known = known = {}
         new = list(dict.fromkeys(name for name in names if name not in known))
         try:
             texts = [name.encode() for name in new]
         except UnicodeEncodeError as error:
             raise ValueError(f"texts must have a UTF-8 form, got {error.object[:80]!r} with a lone surrogate") from None
-        known.update(zip(new, murmur3(texts, self.seed).tolist(), strict=True))
-        return np.fromiter(map(known.__getitem__, names), dtype=np.uint32, count=len(names))
+        found = dict(zip(new, murmur3(texts, self.seed).tolist(), strict=True))
+        hashes = [known[name] if name in known else found[name] for name in names]
+        if len(known) > _KEPT:
+            self._known = known = {}
+        known.update((name, h) for name, h in found.items() if len(name) <= _LONGEST)
+        return np.array(hashes, dtype=np.uint32)
 
     def _summed(self, parts: Sequence[_Terms], n: int) -> Array:
         """Rows from the features of every namespace, and from their interactions."""

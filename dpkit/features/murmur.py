@@ -8,6 +8,7 @@ A public function of names to 32 bits, which every language has in a dozen lines
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,33 +17,55 @@ from numpy.typing import NDArray
 __all__ = ["finished", "murmur3"]
 
 Hashes = NDArray[np.uint32]
+_BITS = 0xFFFFFFFF
+# texts that are hashed one by one
+_FEW = 4
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 
 
 def murmur3(texts: Sequence[bytes], seed: int = 0) -> Hashes:
     """The hashes of ``texts``, of shape (n,)."""
-    n = len(texts)
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
-    h = np.full(n, seed, dtype=np.uint32)
-    if not n:
-        return h
-    # longest first, so that the rows that still have a word are the first ones
-    order = np.argsort(-lengths, kind="stable")
-    words = (int(lengths.max()) + 3) // 4
-    # by columns: a word of all texts is one piece of memory; zeros after the end change nothing
-    joined = b"".join(texts[i].ljust(4 * words, b"\0") for i in order)
-    table = np.frombuffer(joined, dtype="<u4").reshape(n, words).T if words else np.zeros((0, n), dtype=np.uint32)
-    sizes = lengths[order]
+    found = np.empty(len(texts), dtype=np.uint32)
+    # texts of similar lengths together: a long one does not make the table of all others as wide
+    sizes = np.frexp(lengths.astype(np.float64))[1]
+    for size in np.unique(sizes):
+        some = np.flatnonzero(sizes == size)
+        some = some[np.argsort(-lengths[some], kind="stable")]  # longest first: those with a further word come first
+        group = [texts[i] for i in some.tolist()]
+        found[some] = _together(group, lengths[some], seed) if len(some) > _FEW else [_alone(t, seed) for t in group]
+    return found
+
+
+def _alone(text: bytes, seed: int) -> int:
+    """The hash of one text: quicker than arrays of one element."""
+    h, whole = seed, len(text) & -4
+    for k in struct.unpack(f"<{whole // 4}I", text[:whole]):
+        h ^= _mixed(k)
+        h = (((h << 13) | (h >> 19)) * 5 + 0xE6546B64) & _BITS
+    h ^= _mixed(int.from_bytes(text[whole:], "little")) ^ len(text)
+    return int(finished(np.array([h & _BITS], dtype=np.uint32))[0])
+
+
+def _mixed(k: int) -> int:
+    k = (k * 0xCC9E2D51) & _BITS
+    return (((k << 15) | (k >> 17)) * 0x1B873593) & _BITS
+
+
+def _together(texts: Sequence[bytes], sizes: NDArray[np.int64], seed: int) -> Hashes:
+    """The hashes of texts that are sorted by length, longest first."""
+    h = np.full(len(texts), seed, dtype=np.uint32)
+    words = (int(sizes[0]) + 3) // 4
+    # zeros after the end of a text change nothing
+    joined = b"".join(text.ljust(4 * words, b"\0") for text in texts)
+    table = np.frombuffer(joined, dtype="<u4").reshape(len(texts), words)
     for place in range(words):
         some = int(np.searchsorted(-sizes, -4 * place, side="left"))  # longer than 4·place bytes
         whole = int(np.searchsorted(-sizes, -4 * place - 4, side="right"))  # with four more
-        k = table[place, :some].astype(np.uint32) * _C1
-        k = _rotated(k, 15) * _C2
-        h[:some] ^= k
+        k = table[:some, place].astype(np.uint32) * _C1
+        h[:some] ^= _rotated(k, 15) * _C2
         h[:whole] = _rotated(h[:whole], 13) * np.uint32(5) + np.uint32(0xE6546B64)
-    found = np.empty(n, dtype=np.uint32)
-    found[order] = finished(h ^ sizes.astype(np.uint32))
-    return found
+    return finished(h ^ sizes.astype(np.uint32))
 
 
 def finished(h: Hashes) -> Hashes:

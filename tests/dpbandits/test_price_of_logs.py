@@ -130,6 +130,13 @@ def test_a_log_that_hardly_tried_anything_is_refused(features):
             ChosenLog(world.log(np.random.default_rng(seed)))
 
 
+def test_a_log_without_a_reward_says_nothing():
+    """No reward in 2,000 rows: one in so many may come, and the model is not contradicted."""
+    chosen = np.random.default_rng(0).integers(4, size=2000)
+    with pytest.raises(ValueError, match="log must tell what there is to gain over a random item, which pays 0"):
+        ChosenLog(Log.of(np.zeros(2000), np.full(2000, 0.25), chosen))
+
+
 def test_a_model_that_the_log_contradicts_is_refused(monkeypatch):
     """A model that thinks twice as much of what it likes."""
     log = KnownWorld("confounded", rounds=ROWS, seed=21).log(np.random.default_rng(22))

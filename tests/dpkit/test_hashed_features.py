@@ -90,6 +90,15 @@ def test_many_hashes_at_once(texts, seed):
     assert murmur3(texts, seed).tolist() == [hashed_by_rule.murmur3(text, seed) for text in texts]
 
 
+def test_long_texts_need_their_own_length_only():
+    """A text of a megabyte among many short ones: a table as wide as that would need a hundred gigabytes."""
+    long = "x" * 1_000_003
+    hashed = Hashed(8)
+    rows = hashed.transform([{"action": [f"n{k}" for k in range(100_000)]}, {"action": long}])
+    np.testing.assert_allclose(rows[1], Hashed(8).transform([{"action": long}])[0])
+    assert murmur3([long.encode()], 5).tolist() == [hashed_by_rule.murmur3(long.encode(), 5)]
+
+
 def test_arms_are_rows():
     hashed = Hashed(128, ranges={"context/age": (0, 100)})
     context = {"age": 31, "tags": ["jazz", "live"]}

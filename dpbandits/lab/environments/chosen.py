@@ -233,16 +233,14 @@ class ChosenLog(Named):
         spread = max(float(np.std(gains)), math.hypot(random.error, choice.error))
         if gain + 2 * spread <= 0.05 * random.model:
             return  # there is nothing to learn, and that is known
-        share = float(np.mean(known)) / gain
+        share = float(np.mean(known)) / gain if gain > 0 else 0.0
         if spread > gain / 5 or share < 0.75:
-            how = (
-                f"{gain:.3g} ± {spread:.3g}"
-                if math.isfinite(spread)
-                else f"{gain:.3g} by the model, which few rows test"
-            )
+            how = f"{gain:.3g} ± {spread:.3g} per round"
+            if not math.isfinite(spread):
+                how = f"{gain:.3g} per round by a model that too few rows test"
             raise ValueError(
                 f"log must tell what there is to gain over a random item, which pays {random.log:.3g}: by this log it "
-                f"is {how} per round, and the choices that it suggests get {100 * share:.0f} % of that. Too few rows "
+                f"is {how}, and the choices that it suggests get {100 * max(0.0, share):.0f} % of that. Too few rows "
                 "have an item, or a probability, that says more: log more rows, or choose by chance more often; or "
                 "name fewer columns and items"
             )

@@ -129,12 +129,15 @@ class CrossFitted:
         left, found = self.rewards - self.means, []
         for name, model, pi in zip(names, self._model, self._weights, strict=True):
             w, value = pi / self.probabilities, float(model.mean())
-            if w.sum() ** 2 < _WORTH * (w**2).sum() or not w.any():
+            worth = float(w.sum() ** 2 / (w**2).sum()) if w.any() else 0.0
+            if worth < _WORTH:
                 found.append(Agreement(name, value, value, math.inf))
                 continue
             off = float((w * left).sum() / w.sum())
             terms = off + w * (left - off) * (len(w) / w.sum())
-            found.append(Agreement(name, value, value + off, summed("", terms, w, off, self.persons).std_error))
+            # where no reward was seen at all, or every one, there may still be one in so many rows
+            error = max(summed("", terms, w, off, self.persons).std_error, 1 / worth)
+            found.append(Agreement(name, value, value + off, error))
         return tuple(found)
 
 
