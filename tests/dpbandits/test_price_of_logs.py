@@ -14,18 +14,18 @@ pd = pytest.importorskip("pandas")
 from dpbandits import price_of_privacy  # noqa: E402
 from dpbandits.lab.environments import ChosenLog  # noqa: E402
 from dpbandits.lab.environments import chosen as chosen_module  # noqa: E402
-from dpbandits.lab.evaluate import Log  # noqa: E402
+from dpbandits.lab.evaluate import Log, snips  # noqa: E402
 from dpbandits.lab.evaluate.agreement import Agreement  # noqa: E402
 from dpbandits.lab.price_table import PriceTable  # noqa: E402
 
 ROWS = 5000
 
 
-def truth(world: KnownWorld) -> tuple[float, float]:
-    """What a random item and the best one for all earn."""
+def truth(world: KnownWorld) -> tuple[float, float, int]:
+    """What a random item and the best one for all earn, and which that is."""
     n = 50_000
     mean = world.means(world.visitors(np.random.default_rng(0), n), (np.arange(n) + 0.5) / n).mean(axis=0)
-    return float(mean.mean()), float(mean.max())
+    return float(mean.mean()), float(mean.max()), int(mean.argmax())
 
 
 @pytest.mark.parametrize("features", [True, False])
@@ -34,18 +34,23 @@ def test_the_model_agrees_with_the_truth_whatever_the_log_preferred(kind, featur
     """Within 0.05, six standard errors, of a random item and of the best for all; means of rows are 0.1 away."""
     world = KnownWorld(kind, rounds=ROWS, features=features, seed=21)
     log = world.log(np.random.default_rng(22))
-    model, random = ChosenLog(log), truth(world)
+    model = ChosenLog(log)
+    random, top, best = truth(world)
     assert model.visitor == (("x0", "x1") if features else ())
     assert model.item == ()
     assert model.drifts == (kind == "drifting")
     means = [one.model for one in model.agreements[:2]]
-    assert np.abs(np.subtract(means, random)).max() < 0.05
+    assert np.abs(np.subtract(means, [random, top])).max() < 0.05
     assert all(abs(one.log - one.model) < 5 * one.error for one in model.agreements)
+    # what `dpbandits evaluate` says
+    for policy, one in ((log.uniform(), model.agreements[0]), (log.always(str(best)), model.agreements[1])):
+        known = snips(log.rewards, log.probabilities, policy)
+        assert abs(known.value - one.model) < 3 * known.std_error + 0.01
     played = list(model.episode(np.random.default_rng(0)))
-    assert np.mean([now.means.mean() for now in played]) == pytest.approx(random[0], abs=0.05)
+    assert np.mean([now.means.mean() for now in played]) == pytest.approx(random, abs=0.05)
     if kind == "confounded":
         plain = [log.rewards[log.chosen == k].mean() for k in range(world.n_arms)]
-        assert abs(np.mean(plain) - random[0]) > 0.1
+        assert abs(np.mean(plain) - random) > 0.1
     if features:
         assert played[0].context.shape == (2,)
         assert played[0].arms.shape == (6, 18)

@@ -31,9 +31,9 @@ from accounting.checks import integer, positive
 from dpbandits.lab.environments.arms import with_constant, within
 from dpbandits.lab.environments.base import Named, Round
 from dpbandits.lab.evaluate.agreement import CrossFitted, liked
-from dpbandits.lab.evaluate.columns import told_apart
+from dpbandits.lab.evaluate.columns import availability, told_apart
 from dpbandits.lab.evaluate.logs import Log
-from dpbandits.lab.evaluate.reward_model import Described, fit, means
+from dpbandits.lab.evaluate.reward_model import Described, described, fit, means
 from dpbandits.lab.tables import finite_range
 from dpkit.features import PublicScaler
 
@@ -144,7 +144,7 @@ class ChosenLog(Named):
         X = np.zeros((n, 0)) if log.features is None else log.features[:, columns.visitor]
         firsts = np.unique(chosen, return_index=True)[1]
         Z = np.zeros((items, 0)) if log.features is None else log.features[firsts][:, columns.item]
-        self._share, there = _availability(log, chosen, items)
+        self._share, there = availability(log, chosen, items)
         self.offered = min(items, there, asked or items)
         if asked is None and self.offered > _ALL and log.features is not None:
             self.offered = _SOME
@@ -192,20 +192,20 @@ class ChosenLog(Named):
         groups = np.arange(n) if log.persons is None else np.unique(np.asarray(log.persons), return_inverse=True)[1]
         # people (or rows) are dealt out at random, by a fixed deal: logs are often sorted
         fold = (np.random.default_rng(0).permutation(int(groups.max()) + 1) % _FOLDS)[groups]
-        described, folds = _described(X, Z, 1), self._folds(_described(X, Z, 1), rewards, fold)
+        told = described(X, Z, 1)
+        folds = self._folds(told, rewards, fold)
         pieces = min(_PIECES, n // _PIECE) if _in_time(log) else 1
         if pieces > 1:
-            moving = _described(X, Z, pieces)
+            moving = described(X, Z, pieces)
             drifting = self._folds(moving, rewards, fold)
             self.drifts = folds.deviance() - drifting.deviance() > _BETTER
             if self.drifts:
-                described, folds = moving, drifting
-        self._rows = described.rows
-        self._model = fit(described, rewards, self._chosen, log.probabilities)
+                told, folds = moving, drifting
+        self._rows, self._model = told.rows, fit(told, rewards, self._chosen, log.probabilities)
         self.means, self.agreements = folds.means, folds.agreements()
         self._residuals = rewards - self.means
 
-    def _folds(self, described: Described, rewards: Array, fold: NDArray[np.int64]) -> CrossFitted:
+    def _folds(self, told: Described, rewards: Array, fold: NDArray[np.int64]) -> CrossFitted:
         """What models of the other folds say of each."""
         log, chosen = self.log, self._chosen
         found = CrossFitted(rewards, log.probabilities, chosen, self._share, self._some, log.persons)
@@ -213,8 +213,8 @@ class ChosenLog(Named):
             train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
             if not len(train) or not len(test):
                 continue
-            own = fit(described.of(train), rewards[train], chosen[train], log.probabilities[train]).coefficients
-            found.add(train[:: max(1, len(train) // _ROWS)], test, described.rows, own)
+            own = fit(told.of(train), rewards[train], chosen[train], log.probabilities[train]).coefficients
+            found.add(train[:: max(1, len(train) // _ROWS)], test, told.rows, own)
         return found
 
     def _supported(self) -> None:
@@ -280,42 +280,9 @@ class ChosenLog(Named):
                 yield Round(arms, rewards[i], mean[i], context, person=person)
 
 
-def _described(X: Array, Z: Array, pieces: int) -> Described:
-    """Rows and items for the model, their columns centred and of deviation 1, without far outliers."""
-    n, m = X.shape
-    steps = (np.arange(n)[:, None] * pieces // n >= np.arange(1, pieces)).astype(np.float64)
-    rows = np.hstack([np.ones((n, 1)), _standard(X), steps])
-    groups = np.concatenate([np.arange(1 + m), np.full(pieces - 1, 1 + m)])
-    return Described(rows, np.hstack([np.ones((len(Z), 1)), _standard(Z)]), groups, pieces - 1)
-
-
-def _standard(X: Array) -> Array:
-    spread = X.std(axis=0)
-    return np.asarray(np.clip((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0), -4.0, 4.0))
-
-
 def _in_time(log: Log) -> bool:
     """Whether rows may be in the order of time: not sorted by what was chosen, by its reward or by who came."""
     sorted_by = [log.chosen, log.rewards]
     if log.persons is not None:
         sorted_by.append(np.unique(np.asarray(log.persons), return_inverse=True)[1])
     return not any((np.diff(one) >= 0).all() or (np.diff(one) <= 0).all() for one in sorted_by)
-
-
-def _availability(log: Log, chosen: NDArray[np.int64], items: int) -> tuple[Array, int]:
-    """The law of an item drawn at random from what there was to choose from, and how many items that were.
-
-    In mean a row with the inverse of its probability counts every item once that was there.
-    """
-    inverse = 1.0 / log.probabilities
-    count, error = float(inverse.mean()), float(inverse.std()) / np.sqrt(len(inverse))
-    if count < 0.8 * items and count + 4 * error < items:
-        found = np.bincount(chosen, inverse, items)
-        return found / found.sum(), max(2, round(count))
-    # of so many items with so many rows nearly all would have been seen
-    if count - 6 * error > 1.2 * items and len(chosen) > 10 * count:
-        raise ValueError(
-            f"probabilities must be those of the choices: by the mean of 1/probability there were {count:.4g} items to "
-            f"choose from in a round, and {items:,} were ever chosen in {len(chosen):,} rows"
-        )
-    return np.full(items, 1 / items), items

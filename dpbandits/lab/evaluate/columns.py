@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 from dpbandits.lab.evaluate.logs import Log
 
-__all__ = ["Columns", "told_apart"]
+__all__ = ["Columns", "availability", "told_apart"]
 
 # of z-scores among items and columns, and in standard deviations of the column: what no luck explains
 _SCORE, _APART = 6.0, 0.25
@@ -88,3 +88,22 @@ def _balanced(log: Log, column: Array, name: str, chosen: NDArray[np.int64], ite
         "describes what was chosen, or the item was not offered to everybody, or the probabilities are not those of "
         "the choices: leave the column out, or correct them"
     )
+
+
+def availability(log: Log, chosen: NDArray[np.int64], items: int) -> tuple[Array, int]:
+    """The law of an item drawn at random from what there was to choose from, and how many items that were.
+
+    In mean a row with the inverse of its probability counts every item once that was there.
+    """
+    inverse = 1.0 / log.probabilities
+    count, error = float(inverse.mean()), float(inverse.std()) / np.sqrt(len(inverse))
+    if count < 0.8 * items and count + 4 * error < items:
+        found = np.bincount(chosen, inverse, items)
+        return found / found.sum(), max(2, round(count))
+    # of so many items with so many rows nearly all would have been seen
+    if count - 6 * error > 1.2 * items and len(chosen) > 10 * count:
+        raise ValueError(
+            f"probabilities must be those of the choices: by the mean of 1/probability there were {count:.4g} items to "
+            f"choose from in a round, and {items:,} were ever chosen in {len(chosen):,} rows"
+        )
+    return np.full(items, 1 / items), items

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from accounting.arrays import Array
 
-__all__ = ["Described", "RewardModel", "fit", "means"]
+__all__ = ["Described", "RewardModel", "described", "fit", "means"]
 
 _ROUNDS = 16
 # no variance is smaller, no logit larger
@@ -83,17 +83,31 @@ class RewardModel:
         return found
 
 
+def described(X: Array, Z: Array, pieces: int) -> Described:
+    """Rows and items for the model, their columns centred and of deviation 1, without far outliers."""
+    n, m = X.shape
+    steps = (np.arange(n)[:, None] * pieces // n >= np.arange(1, pieces)).astype(np.float64)
+    rows = np.hstack([np.ones((n, 1)), _standard(X), steps])
+    groups = np.concatenate([np.arange(1 + m), np.full(pieces - 1, 1 + m)])
+    return Described(rows, np.hstack([np.ones((len(Z), 1)), _standard(Z)]), groups, pieces - 1)
+
+
+def _standard(X: Array) -> Array:
+    spread = X.std(axis=0)
+    return np.asarray(np.clip((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0), -4.0, 4.0))
+
+
 def means(rows: Array, coefficients: Array) -> Array:
     """The mean reward of every item for every row, of shape (n, K)."""
     return _mean(rows @ coefficients.T)
 
 
-def fit(described: Described, rewards: Array, chosen: NDArray[np.int64], probabilities: Array) -> RewardModel:
+def fit(told: Described, rewards: Array, chosen: NDArray[np.int64], probabilities: Array) -> RewardModel:
     """The model of a log.
 
     Parameters
     ----------
-    described : Described
+    told : Described
     rewards : ndarray of shape (n,)
         In [0, 1].
     chosen : ndarray of shape (n,)
@@ -101,22 +115,22 @@ def fit(described: Described, rewards: Array, chosen: NDArray[np.int64], probabi
     probabilities : ndarray of shape (n,)
         With which they were chosen.
     """
-    Y, Z = described.rows, described.items
+    Y, Z = told.rows, told.items
     K, p = len(Z), Y.shape[1]
     pooled = _pooled(np.hstack([Y, Z[chosen, 1:]]), rewards)
     offset = Y @ pooled[:p] + Z[chosen, 1:] @ pooled[p:]
     mu = _mean(offset)
     dispersion = min(1.0, float(((rewards - mu) ** 2).sum() / (mu * (1 - mu)).sum()))
     weights = np.full(len(rewards), 1.0 / max(dispersion, 1e-3))
-    own, spread = _effects(Y, chosen, rewards, weights, offset, Z, described.groups)
+    own, spread = _effects(Y, chosen, rewards, weights, offset, Z, told.groups)
 
     # weights of every item that add up to what they are worth
     inverse = 1.0 / probabilities
     total, square = np.bincount(chosen, inverse, K), np.bincount(chosen, inverse**2, K)
     weights = weights * inverse * (total / np.maximum(square, 1e-300))[chosen]
-    q = p - described.steps
+    q = p - told.steps
     offset = offset + (Y * own[chosen]).sum(axis=1)
-    wrong, doubt = _effects(Y[:, :q], chosen, rewards, weights, offset, np.empty((K, 0)), described.groups[:q])
+    wrong, doubt = _effects(Y[:, :q], chosen, rewards, weights, offset, np.empty((K, 0)), told.groups[:q])
 
     coefficients = own + pooled[:p]
     coefficients[:, 0] += Z[:, 1:] @ pooled[p:]
