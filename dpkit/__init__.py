@@ -10,7 +10,7 @@
 :mod:`.queries`                        answers about a table
 :mod:`.models`                         links, losses, likelihoods, priors
 :mod:`.optimize`, :mod:`.torch`        private training; :mod:`.training` is what both do with rows
-:mod:`.features`, :mod:`.sklearn`      scales of features; estimators
+:mod:`.features`, :mod:`.sklearn`      rows in the unit ball, from columns or JSON; estimators
 :mod:`.hyperparameters`                a private choice among runs
 :mod:`.normal_chances`                 probabilities of normal vectors: how probable a perturbed choice was
 :mod:`.states`                         what keeps a promise between one release and the next

@@ -68,11 +68,17 @@ def price(
     ] = "round",
     arm: Annotated[str, _log(help="Column that names the arm.")] = "arm",
     person: options.PersonColumn = None,
-    feature: Annotated[list[str] | None, _log(help="A column that describes the row's arm. Repeat it.")] = None,
+    feature: Annotated[
+        list[str] | None,
+        _log(help="A column that describes the arm or the visitor; which of them, is found and said. Repeat it."),
+    ] = None,
     reward_range: Annotated[tuple[float, float], _log(help="Smallest and largest possible reward.")] = (0.0, 1.0),
     feature_bound: Annotated[float, _log(help="Length to which a row of features may go.")] = 1.0,
     theta_bound: Annotated[float, _log(help="S, a bound on the norm of a good parameter.")] = 5.0,
-    offered: Annotated[int, _model(help="How many arms a round has.")] = 10,
+    offered: Annotated[
+        int | None,
+        _model(help="How many arms a round has; by default all of up to 50, 10 of more, or as the log has them."),
+    ] = None,
     delay: Annotated[
         str,
         _model(
@@ -97,8 +103,8 @@ def price(
     dpbandits price people --epsilons 1 4 --units round person
 
     A log in which the reward of every shown arm is known (as for **dpbandits replay**) is played as it is. For a log
-    with one choice per row, --probability names its column: a model of the rewards is fitted to it, each row's without
-    the row, and played; the result is as good as the model.
+    with one choice per row, --probability names its column: a model of the rewards is fitted to it, compared with the
+    log on three simple policies, and played. A log that it contradicts, or that says too little, is refused.
 
     Prints a table and a sentence, and writes price.png and price.json. All of it is computed from the raw log, and as
     confidential. After Ctrl-C the same command goes on where it stopped, with --resume.
@@ -175,6 +181,7 @@ def _print(table: Any) -> None:
     from dpbandits.lab.price_table import percent
     from dpbandits.lab.simulation.results import with_error
 
+    say = console().print
     columns: dict[str, Literal["left", "right"]] = {"protected": "left", "ε": "right", "mean reward": "right"}
     rows = [("nothing", "∞", with_error(table.free, table.free_se), percent(0.0), "not private")]
     for row in table.rows:
@@ -182,8 +189,12 @@ def _print(table: Any) -> None:
         note = "noise exceeds signal" if row.hopeless else ""
         rows.append((row.unit, f"{row.epsilon:g}", with_error(row.reward, row.reward_se), lost, note))
     rows.append(("", "0", with_error(table.uniform, table.uniform_se), percent(1.0), "uniform choices"))
-    say = console().print
     say(Text(table.caption(), style="bold"), tabled(columns | {"lost": "right", "": "left"}, rows, broken=""))
     say("Lost: of the gain over uniform choices. ± is one standard error over seeds.\n")
+    if table.modelled:
+        head, *lines = table.compared()
+        aligned: dict[str, Literal["left", "right"]] = {name: "right" if k else "left" for k, name in enumerate(head)}
+        say(Text(table.described()), tabled(aligned, lines, broken=""))
+        say("By the log: corrected by rewards that were seen, weighted by 1/probability.\n")
     say(Text(table.sentence(), style="bold"))
     say("\nComputed from raw data by seeded simulations: as confidential as the log, and not a private release.")

@@ -47,11 +47,14 @@ from dpbandits.policy.protocol import Policy
 from dpkit.models.links import get_link
 
 if TYPE_CHECKING:
+    from dpbandits.lab.environments import ChosenLog
     from dpbandits.lab.evaluate import Log
 
 __all__ = ["price_of_privacy"]
 
 _FREE, _UNIFORM = "not private", "uniform"
+# what a table tells of a model of a log
+_OF_MODELS = ("visitor", "item", "unused", "ranges", "drifts", "agreements")
 
 
 def price_of_privacy(
@@ -81,9 +84,9 @@ def price_of_privacy(
         Numbers are ε. Their unit is replaced by each of ``units``.
     policies : mapping, optional
         Private policies by unit, as classes or their names in ``dpbandits.policies``; by default
-        ``{"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}``, and ``"PrivateArms"`` for both where arms
-        are fixed and have no features. Policies for arms with parameters of their own (``DisjointPrivateGLM``) need an
-        environment that shows contexts to them.
+        ``{"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}``; ``"PrivateArms"`` for both where arms
+        are fixed and have no features, and ``"DisjointPrivateGLM"`` where the environment shows contexts to fixed
+        arms, of a parameter each.
     units : sequence of {"round", "person"}, optional
         By default both, where rounds say whose they are; else rounds.
     rounds : int, optional
@@ -110,9 +113,10 @@ def price_of_privacy(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range; for persons where rounds say not whose they are.
+        For a parameter out of range; for persons where rounds say not whose they are; for a log that cannot support
+        a forecast, with the reason.
     """
-    environment, modelled = _environment(source)
+    environment, model_of_log = _environment(source)
     listed = _budgets(budgets, delta)
     count = checked_rounds(rounds, environment)
     chosen = _units(environment, units)
@@ -163,20 +167,23 @@ def price_of_privacy(
         environment.name,
         count,
         found[_FREE]["seeds"],
-        modelled,
+        model_of_log is not None,
         **baselines,
         rows=tuple(rows),
         told=told,
         paid=(baselines["uniform"] - low) / (high - low),
+        **({} if model_of_log is None else {name: getattr(model_of_log, name) for name in _OF_MODELS}),
     )
 
 
-def _environment(source: Any) -> tuple[Any, bool]:
+def _environment(source: Any) -> tuple[Any, ChosenLog | None]:
+    """What is played, and the model of a log in it, if there is one."""
     from dpbandits.lab.environments import ChosenLog
     from dpbandits.lab.evaluate import Log
 
     if isinstance(source, Log):
-        return ChosenLog(source), True
+        world = ChosenLog(source)
+        return world, world
     needed = ("episode", "dim", "link", "theta_bound", "reward_range")
     if missing := [name for name in needed if not hasattr(source, name)]:
         raise TypeError(
@@ -186,7 +193,7 @@ def _environment(source: Any) -> tuple[Any, bool]:
     inner = source
     while not isinstance(inner, ChosenLog) and "environment" in vars(inner):  # delays, persons
         inner = inner.environment
-    return source, isinstance(inner, ChosenLog)
+    return source, inner if isinstance(inner, ChosenLog) else None
 
 
 def _budgets(budgets: Any, delta: float) -> list[Budget]:

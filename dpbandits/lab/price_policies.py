@@ -23,6 +23,8 @@ __all__ = ["UNITS", "Made", "free", "kinds", "private", "uniform"]
 # what is played where nothing else is asked for
 _PRIVATE = {"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}
 _WITHOUT_FEATURES = {"round": "PrivateArms", "person": "PrivateArms"}
+# a parameter for every arm: block vectors of (1, z), of which a shared parameter would cost much more noise
+_WITH_CONTEXTS = {"round": "DisjointPrivateGLM", "person": "DisjointPrivateGLM"}
 UNITS = tuple(_PRIVATE)
 
 
@@ -58,7 +60,11 @@ def kinds(policies: Any, units: Sequence[str], environment: Environment) -> dict
         raise TypeError(f"policies must be a mapping from 'round' or 'person' to a policy, got {policies!r}")
     if wrong := [unit for unit in policies if unit not in _PRIVATE]:
         raise ValueError(f"policies must have the keys 'round' or 'person', got {wrong[0]!r}")
-    usual, found = _WITHOUT_FEATURES if without_features(environment) else _PRIVATE, {}
+    usual, found = _PRIVATE, {}
+    if without_features(environment):
+        usual = _WITHOUT_FEATURES
+    elif environment.dim == getattr(environment, "n_arms", 0) * (getattr(environment, "context_dim", 0) + 1):
+        usual = _WITH_CONTEXTS
     for unit in units:
         given = policies.get(unit, usual[unit])
         found[unit] = kind = _class(given) if isinstance(given, str) else given

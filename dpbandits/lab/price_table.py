@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from accounting.printed import as_html, as_text
+from dpbandits.lab.evaluate.agreement import Agreement
 from dpbandits.lab.simulation.plots import draw_prices
 from dpbandits.lab.simulation.results import with_error
 
@@ -23,6 +25,8 @@ __all__ = ["PriceRow", "PriceTable", "percent"]
 _ENOUGH = 0.9
 # a base rate as wrong as this slows every policy down
 _FAR = 0.2
+# standard errors between a model and its log from which it is told
+_DOUBT = 2.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,15 @@ class PriceTable:
         What was played.
     rounds, seeds : int
     modelled : bool
-        Whether rewards came from a model that was fitted to a log of choices.
+        Whether rewards came from a model that was fitted to a log of choices. Then there are also
+    visitor, item, unused : tuple of str
+        The columns that described visitors and items, and those that were constant.
+    ranges : dict
+        By name, the ranges by which columns were scaled into the unit ball.
+    drifts : bool
+        Whether the model changes in time, and the log was played in its order.
+    agreements : tuple of Agreement
+        What a random item, the best item for all and the model's choice earn by the model and by the log.
     free, free_se, uniform, uniform_se : float
         Mean reward per round without privacy, and of uniform choices.
     rows : tuple of PriceRow
@@ -91,6 +103,12 @@ class PriceTable:
     rows: tuple[PriceRow, ...]
     told: float = math.nan
     paid: float = math.nan
+    visitor: tuple[str, ...] = ()
+    item: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    drifts: bool = False
+    agreements: tuple[Agreement, ...] = ()
 
     def sentence(self) -> str:
         """What the table says, in one sentence; more where it was a model, or where policies were told a wrong rate."""
@@ -121,6 +139,12 @@ class PriceTable:
             text += " One seed alone does not tell a gain from chance: take three or more."
         if self.modelled:
             text += " Rewards came from a model that was fitted to the log, so that this is a plan and no promise."
+            for one in self.agreements:
+                if one.errors > _DOUBT:
+                    text += (
+                        f" The log contradicts the model: {one}, {one.errors:.1f} standard errors apart. What there is "
+                        "to gain, and with it every price, is as uncertain as that."
+                    )
         if abs(self.paid - self.told) > _FAR:
             text += (
                 f" An arm taken at random pays {self.paid:.2g} of the range of rewards, and policies believed "
@@ -128,9 +152,25 @@ class PriceTable:
             )
         return text
 
+    def described(self) -> str:
+        """Of a model: which columns it used, and how time went."""
+        kinds = (("visitors", self.visitor), ("items", self.item))
+        used = " and ".join(f"{what} by {', '.join(map(self._ranged, names))}" for what, names in kinds if names)
+        text = f"The model describes {used}" if used else "The model knows the names of items, and nothing of visitors"
+        if self.unused:
+            text += f"; {', '.join(self.unused)} never changed"
+        return text + ("; rewards drift, so that rounds kept the log's order." if self.drifts else ".")
+
+    def _ranged(self, name: str) -> str:
+        if name not in self.ranges:
+            return name
+        low, high = self.ranges[name]
+        return f"{name} ({low:.4g} to {high:.4g})"
+
     def __str__(self) -> str:
         """The table as text, and the sentence."""
-        return "\n".join([self.caption(), as_text(self._cells()), self.sentence()])
+        model = [self.described(), as_text(self.compared())] if self.modelled else []
+        return "\n".join([self.caption(), as_text(self._cells()), *model, self.sentence()])
 
     def __repr__(self) -> str:
         return f"PriceTable({self.environment!r}, {len(self.rows)} prices): {self.sentence()}"
@@ -147,13 +187,23 @@ class PriceTable:
             lines.append([row.unit, f"{row.epsilon:g}", with_error(row.reward, row.reward_se), price, note])
         return [*lines, ["", "0", with_error(self.uniform, self.uniform_se), "100 %", "uniform choices"]]
 
+    def compared(self) -> list[list[str]]:
+        """Of a model: what three policies earn by it and by the log, with a header."""
+        lines = [["earns per round", "by the model", "by the log", "apart"]]
+        for one in self.agreements:
+            apart = f"{one.errors:.1f} standard errors" if math.isfinite(one.error) else "no row tells"
+            lines.append([one.policy, f"{one.model:.4f}", with_error(one.log, one.error), apart])
+        return lines
+
     def caption(self) -> str:
         """What was played, and how often."""
         return f"{self.environment}: {self.rounds:,} rounds, {self.seeds} seed{'s' if self.seeds > 1 else ''}"
 
     def to_json(self) -> str:
         """Everything, as JSON; unknown numbers are null."""
-        return json.dumps(_plain(asdict(self) | {"sentence": self.sentence()}), ensure_ascii=False, indent=1)
+        compared = [asdict(one) | {"errors": one.errors} for one in self.agreements]
+        whole = asdict(self) | {"agreements": compared, "sentence": self.sentence()}
+        return json.dumps(_plain(whole), ensure_ascii=False, indent=1)
 
     def save(self, path: str | Path) -> Path:
         """Write :meth:`to_json` to a file."""

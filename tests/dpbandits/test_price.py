@@ -157,7 +157,7 @@ def test_the_model_is_near_the_truth():
 
 def test_no_row_is_in_its_own_model():
     """Another reward of a row (or of its person) moves the model of others, but not its own."""
-    choices, _ = log(400)
+    choices, _ = log(1000)
     before = ChosenLog(choices).means
     rewards = choices.rewards.copy()
     mine = choices.persons == choices.persons[7]
@@ -169,20 +169,26 @@ def test_no_row_is_in_its_own_model():
 
 
 def test_every_row_is_a_round_with_its_person():
-    choices, _ = log(300)
+    choices, _ = log(1000)
     rounds = list(ChosenLog(choices, offered=4).episode(np.random.default_rng(0)))
-    assert len(rounds) == 300
+    assert len(rounds) == 1000
     assert sorted(now.person for now in rounds) == sorted(choices.persons)
     assert all(now.arms.shape == (4, 4) and np.linalg.norm(now.arms, axis=1).max() <= 1 for now in rounds)
     assert {float(r) for now in rounds for r in now.rewards} == {0.0, 1.0}
 
 
-def test_others_are_offered_as_if_choices_had_been_uniform():
-    """An item that was logged nine times as often as the other: both come alike; 6 standard errors."""
-    chosen = np.array([0] * 9 + [1]).repeat(400)
-    world = ChosenLog(Log.of(np.tile([0.0, 1.0], 2000), np.where(chosen, 0.1, 0.9), chosen), offered=2)
-    beside = np.array([now.arms[1, 1] > 0 for now in world.episode(np.random.default_rng(0))])
-    assert abs(beside.mean() - 0.5) < 6 * 0.5 / math.sqrt(len(beside))
+def test_items_are_offered_as_often_as_they_were_there():
+    """Three items, of which one is always there and the others in one half of the rounds each: 6 standard errors."""
+    rng = np.random.default_rng(0)
+    late = rng.integers(2, size=4000)
+    often = rng.random(4000) < 0.9
+    chosen = np.where(often, 0, 1 + late)
+    world = ChosenLog(Log.of((rng.random(4000) < 0.2 + 0.2 * chosen) * 1.0, np.where(often, 0.9, 0.1), chosen))
+    assert world.offered == 2
+    there = np.array([now.arms.sum(axis=0) > 0 for now in world.episode(np.random.default_rng(0))])
+    # two of three without replacement, with weights 2 : 1 : 1
+    expected = np.array([1 / 2 + 2 * (1 / 4) * (2 / 3), 1 / 4 + (1 / 2) * (1 / 2) + (1 / 4) * (1 / 3)])
+    assert np.abs(there.mean(axis=0) - expected[[0, 1, 1]]).max() < 0.03
 
 
 def test_rewards_that_are_not_clicks():
@@ -196,12 +202,12 @@ def test_rewards_that_are_not_clicks():
 
 
 def test_a_log_of_choices_says_that_it_was_a_model():
-    table = price_of_privacy(log(300)[0], [2.0], seeds=1, progress=False)
+    table = price_of_privacy(log(1000)[0], [2.0], rounds=300, seeds=1, progress=False)
     assert table.modelled
     assert [row.unit for row in table.rows] == ["round", "person"]
     assert "a plan and no promise" in str(table)
-    late = Delayed(ChosenLog(log(300)[0]))
-    assert price_of_privacy(late, [2.0], units=["round"], seeds=1, progress=False).modelled
+    late = Delayed(ChosenLog(log(1000)[0]))
+    assert price_of_privacy(late, [2.0], units=["round"], rounds=300, seeds=1, progress=False).modelled
 
 
 def test_a_full_log_is_played_as_it_is(tmp_path):
@@ -232,7 +238,7 @@ def call(tmp_path, monkeypatch):
 
 @pytest.fixture
 def file(tmp_path):
-    choices, _ = log(400)
+    choices, _ = log(1000)
     frame = pd.DataFrame(choices.features, columns=["a", "b", "c"])
     frame["click"], frame["p"], frame["item"] = choices.rewards, choices.probabilities, choices.chosen
     frame["user"] = choices.persons
@@ -243,11 +249,12 @@ def file(tmp_path):
 COLUMNS = ("--reward", "click", "--probability", "p", "--arm", "item", "--person", "user",
            "--feature", "a", "--feature", "b", "--feature", "c")  # fmt: skip
 QUICK = ("--seeds", 1, "--jobs", 1)
+FEW = ("--rounds", 400)
 
 
 def test_from_file_to_table_and_picture(call, file, tmp_path):
     lists = ("--epsilons", 1, 4, "--units", "round", "person")
-    result = call(file, *COLUMNS, "--delay", 20, *lists, *QUICK)
+    result = call(file, *COLUMNS, "--delay", 20, *lists, *QUICK, *FEW)
     assert result.exit_code == 0, result.output
     assert max(map(len, result.output.split("Plot:")[0].splitlines())) <= 80
     assert "a plan and no promise" in " ".join(result.output.split())
@@ -262,9 +269,9 @@ def test_delays_of_a_column(call, file, tmp_path):
     frame = pd.read_csv(file)
     frame["late"] = [3.0, np.nan] * (len(frame) // 2)
     frame.to_csv(file, index=False)
-    result = call(file, *COLUMNS, "--delay", "late", "--epsilons", 4, *QUICK, "--units", "round")
+    result = call(file, *COLUMNS, "--delay", "late", "--epsilons", 4, *QUICK, *FEW, "--units", "round")
     assert result.exit_code == 0, result.output
-    assert "400 observed delays around 3" in " ".join(result.output.split())
+    assert "1,000 observed delays around 3" in " ".join(result.output.split())
     frame["late"] = [1.5, 0.0] * (len(frame) // 2)
     frame.to_csv(file, index=False)
     result = call(file, *COLUMNS, "--delay", "late", "--epsilons", 4)
@@ -309,9 +316,9 @@ def test_wrong_commands_end_with_one_line(call, arguments, message):
 
 
 def test_the_sentence_asks_for_a_base_rate_where_rewards_are_rare():
-    found, _ = log(600)
+    found, _ = log(4000)
     rare = Log.of(
-        found.rewards * (np.arange(600) % 12 == 0), found.probabilities, found.chosen, features=found.features
+        found.rewards * (np.arange(4000) % 2 == 0), found.probabilities, found.chosen, features=found.features
     )
     keywords = {"rounds": 200, "seeds": 2, "progress": False}
     said = price_of_privacy(rare, [1.0], **keywords).sentence()

@@ -45,6 +45,8 @@ class Log:
         Their names.
     features : ndarray of shape (n, m) or None
     persons : sequence of shape (n,) or None
+    columns : tuple of m str
+        Names of the features; by default x0, x1, …
     offered : sequence of ndarray, or None
         What there was to choose from, and in ``indices``, of shape (n,), which row was chosen.
 
@@ -75,6 +77,7 @@ class Log:
     persons: Sequence[Any] | None = None
     offered: Sequence[Array] | None = None
     indices: NDArray[np.int64] | None = None
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         checked_log(self.rewards, self.probabilities)
@@ -85,6 +88,11 @@ class Log:
             raise ValueError(f"features must be finite, with {n} rows, got shape {self.features.shape} or others")
         if self.persons is not None and len(self.persons) != n:
             raise ValueError(f"persons must have {n} entries, got {len(self.persons)}")
+        width = 0 if self.features is None else self.features.shape[1]
+        if not self.columns:
+            object.__setattr__(self, "columns", tuple(f"x{j}" for j in range(width)))
+        if len(self.columns) != width:
+            raise ValueError(f"columns must name {width} features, got {self.columns!r}")
 
     def __repr__(self) -> str:
         persons = "" if self.persons is None else f" of {len(set(self.persons)):,} persons"
@@ -101,6 +109,7 @@ class Log:
         arms: Sequence[Any] | None = None,
         features: ArrayLike | None = None,
         persons: Sequence[Any] | None = None,
+        columns: Sequence[str] = (),
     ) -> Log:
         """A log of arrays; ``chosen`` holds names, by default sorted by their text for ``arms``."""
         texts = [str(name) for name in chosen]
@@ -116,6 +125,7 @@ class Log:
             names,
             None if features is None else real_array("features", features),
             persons,
+            columns=tuple(columns),
         )
 
     @classmethod
@@ -161,7 +171,7 @@ class Log:
         table.check(probability, outside, "must be in (0, 1]: what was chosen had some probability")
         table.complain()
         X = numbers[:, 2:] if features else None
-        log = cls(numbers[:, 0], numbers[:, 1], chosen, tuple(names), X, persons)
+        log = cls(numbers[:, 0], numbers[:, 1], chosen, tuple(names), X, persons, columns=tuple(features))
         if offered is None or indices is None:
             return log
         try:

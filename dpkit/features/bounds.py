@@ -1,4 +1,4 @@
-"""Features into the unit ball, by bounds that say nothing about the data: public ones, or quantiles with noise.
+"""Columns into the unit ball, by bounds that say nothing about the data: public ones, or quantiles with noise.
 
 For whoever has columns in their own units and a policy or model that wants rows of norm at most 1. A feature is cut to
 [low, high], counted from its centre c, and divided by its largest distance from there; the row of d such numbers in
