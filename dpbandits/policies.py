@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpbandits.private.shuffle_lin_ucb import ShuffleLinUCB
     from dpbandits.private.shuffle_one_pass_glm import ShuffleOnePassGLM
     from dpbandits.private.shuffle_person_glm import ShufflePersonGLM
+    from dpbandits.private.slate_private_glm import SlatePrivateGLM
     from dpbandits.private.standing_private_glm import StandingPrivateGLM
     from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL
     from dpbandits.reference.heavy_tails.bmm import BMM
@@ -112,6 +113,7 @@ __all__ = [
     "ShuffleLinUCB",
     "ShuffleOnePassGLM",
     "ShufflePersonGLM",
+    "SlatePrivateGLM",
     "StandingPrivateGLM",
     "ThompsonArms",
     "TOFU",
@@ -167,6 +169,7 @@ _HOMES = {
     "ShuffleLinUCB": "dpbandits.private.shuffle_lin_ucb",
     "ShuffleOnePassGLM": "dpbandits.private.shuffle_one_pass_glm",
     "ShufflePersonGLM": "dpbandits.private.shuffle_person_glm",
+    "SlatePrivateGLM": "dpbandits.private.slate_private_glm",
     "StandingPrivateGLM": "dpbandits.private.standing_private_glm",
     "ThompsonArms": "dpbandits.reference.simple.thompson_arms",
     "TOFU": "dpbandits.reference.heavy_tails.tofu",

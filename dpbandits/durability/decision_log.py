@@ -108,11 +108,13 @@ class DecisionLog:
         kept = person if self.persons else None
         self._open[decision.id] = _Open(decision.index, decision.name, decision.law, release, arms.copy(), kept)
 
-    def closed(self, id: int, reward: float | None) -> None:
+    def closed(self, id: int, reward: float | tuple[float, ...] | None) -> None:
         """Its reward came, or nobody waits for it any more; what was open before the policy was loaded has no row."""
         found = self._open.pop(id, None)
         if found is None:
             return
+        if isinstance(reward, tuple):  # of a page: the row is about its first position
+            reward = reward[0] if reward else None
         probability = 1.0 if found.law is None else found.law.chance(found.index)[0]
         arm = found.name or str(found.index)
         # a row is a line

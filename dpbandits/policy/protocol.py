@@ -440,6 +440,11 @@ class Policy(ABC):
         """What is kept of a choice: a read-only copy of length at most 1, whatever happens to the caller's array."""
         return self.offer.chosen(arms, index)
 
+    @property
+    def arm_size(self) -> int:
+        """How many numbers are kept of a choice."""
+        return self.dim
+
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
         """What is to be known of the choice besides the arm when its reward comes."""
         return ()
@@ -582,7 +587,7 @@ class Policy(ABC):
     def resume_books(self, tree: Mapping[str, Any], loader: state.Loader) -> None:
         """Go on with the books of a file, after :meth:`resume`."""
         at = self.decisions
-        self.waiting.unpack(tree["open"], self.dim, self.notes, decisions=at, checked=self.checked_pending)
+        self.waiting.unpack(tree["open"], self.arm_size, self.notes, decisions=at, checked=self.checked_pending)
 
     @classmethod
     def elements(cls, config: Mapping[str, Any]) -> int:
