@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from dpbandits.reference.simple.kl_ucb import KLUCB
     from dpbandits.reference.simple.thompson_arms import ThompsonArms
     from dpbandits.reference.simple.uniform import Uniform
+    from dpbandits.reference.slates.cascade_thompson import CascadeThompson
+    from dpbandits.reference.slates.cascade_ucb import CascadeUCB
 
 __all__ = [
     "AdaOFUECOLog",
@@ -71,6 +73,8 @@ __all__ = [
     "BGLinCB",
     "BMM",
     "BTC",
+    "CascadeThompson",
+    "CascadeUCB",
     "CRMM",
     "CRT",
     "CRTM",
@@ -127,6 +131,8 @@ _HOMES = {
     "BGLinCB": "dpbandits.reference.light_tails.b_glincb",
     "BMM": "dpbandits.reference.heavy_tails.bmm",
     "BTC": "dpbandits.reference.heavy_tails.btc",
+    "CascadeThompson": "dpbandits.reference.slates.cascade_thompson",
+    "CascadeUCB": "dpbandits.reference.slates.cascade_ucb",
     "CRMM": "dpbandits.reference.heavy_tails.crmm",
     "CRT": "dpbandits.reference.heavy_tails.crt",
     "CRTM": "dpbandits.reference.heavy_tails.crtm",

@@ -14,8 +14,8 @@ Guarantee
 * One round enters one batch, by one record (M, b) = (Σω·u uᵀ, Σγ·u) over the positions that were seen, scaled to
   (aM, cb). M is positive semidefinite, and √(a²‖M‖_F² + p·c²‖b‖²) ≤ R = √(a²W² + p·c²B²), p = 2 for replace and 1 for
   zero_out: ``PairSums`` refuses any other. So its L2 sensitivity is √p·R, ``dpkit.geometry.summed_pairs_sensitivity``
-  (proof there), whatever k is; the number of positions that were seen, which is private, is covered by it. A pair at
-  its bounds W and B fits whole; for k = 1 its own sensitivity is up to a tenth less, and ``OnePassPrivateGLM`` has that.
+  (proof there), whatever k is; the number of positions that were seen, which is private, is covered by it. A pair
+  at its bounds W and B fits whole. (Its own sensitivity is up to a tenth less: for k = 1 take ``OnePassPrivateGLM``.)
 * With the level's coordinate, of the first position, the squared sensitivity is 1 + 0.1/4 times that
   (``dpkit.moments.PairSums``).
 * All releases together are one continual Gaussian sum under adaptive inputs: the whole run costs one ``Gaussian(z)``,

@@ -210,8 +210,8 @@ def summed_pairs_sensitivity(
 ) -> float:
     """The joint sensitivity of (aM, cb), M positive semidefinite, where both are clipped as one vector.
 
-    A unit that leaves several pairs (w·x xᵀ, g·x), such as a page of items, is summed first: M = Σw·x xᵀ, b = Σg·x. With
-    p = 2 for replace and p = 1 for add_remove and zero_out, let the clipped norm be
+    A unit that leaves several pairs (w·x xᵀ, g·x), such as a page of items, is summed first: M = Σw·x xᵀ, b = Σg·x.
+    With p = 2 for replace and p = 1 for add_remove and zero_out, let the clipped norm be
 
         n(M, b) = √(a²‖M‖_F² + p·c²‖b‖²) ≤ R = √(a²W² + p·c²B²),
 
@@ -225,7 +225,7 @@ def summed_pairs_sensitivity(
     Notes
     -----
     Proof for replace. The inner product of positive semidefinite matrices is not negative, so that
-    ‖M − M′‖² ≤ ‖M‖² + ‖M′‖², and ‖b − b′‖² ≤ 2‖b‖² + 2‖b′‖². Hence the squared distance is at most n² + n′² ≤ 2R². It is
+    ‖M − M′‖² ≤ ‖M‖² + ‖M′‖², and ‖b − b′‖² ≤ 2‖b‖² + 2‖b′‖². So the squared distance is at most n² + n′² ≤ 2R². It is
     attained by matrices with orthogonal ranges and opposite vectors. (A vector b that is a sum of g·x has a part in the
     range of M, so that two such units get as near to this as their pairs with w ≪ W allow.) Else one side is 0, and the
     distance is n itself.

@@ -145,7 +145,7 @@ class PairSums:
     B)`` times what any n columns of the mechanism's factor add up to (``participations=n``); for that it must be
     nonnegative, and it is.
 
-    Several pairs at once. With ``together`` a record is a sum (Σw·x xᵀ, Σg·x) of any number of pairs, which whoever adds
+    Several pairs at once. With ``together`` a record is a sum (Σw·x xᵀ, Σg·x) of any number of pairs that whoever adds
     it has clipped as one vector (:class:`~dpkit.moments.SumBounds`). All above holds with ``summed_pairs_sensitivity(a,
     W, c, B)``, also for a person with n of them.
 
