@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer
@@ -114,34 +114,34 @@ class SlatePolicy(Policy):
     def _shown(
         self,
         arms: Array,
-        rows: Array,
-        indices: Array,
+        rows: NDArray[np.int64],
+        indices: NDArray[np.int64],
         scores: Array,
         law: Law | None,
         whose: tuple[object, int],
         release: int,
     ) -> SlateDecision:
         """Wait for the clicks on a slate, and log its first position."""
-        (person, who), key = whose, self.decisions
-        shown = np.array([unit_row(arms[row]) for row in rows])
-        shown.setflags(write=False)
-        kept = np.zeros((self.k, self.dim))
-        kept[: len(rows)] = shown
-        kept.setflags(write=False)
+        person, who = whose
         chosen = tuple(indices.tolist())
-        note = chosen + (_EMPTY,) * (self.k - len(chosen))
-        self.admit(self.written(Pending(kept.ravel(), chosen[0], key, note, who)))
+        key, shown = self._admit(arms[rows], chosen, who)
         made = SlateDecision(key, chosen[0], shown[0], scores, self.waiting.run, law, "", chosen, shown)
         if self.decision_log is not None:
             self.decision_log.decided(made, arms, person, release)
         return made
 
-    def _decided(
-        self, arms: Array, index: int, scores: Array, law: Law | None, whose: tuple[object, int], release: int
-    ) -> SlateDecision:
-        # an arm that was chosen elsewhere, as Released does: a slate of one
-        rows = np.array([index])
-        return self._shown(arms, rows, rows, scores, law, whose, release)
+    def admit_choice(self, arm: Array, index: int, who: int) -> int:
+        # one that was made elsewhere, as Released does: a slate of one
+        return self._admit(arm[None], (index,), who)[0]
+
+    def _admit(self, shown: Array, chosen: tuple[int, ...], who: int) -> tuple[int, Array]:
+        """Wait for the clicks on these arms; the id of the decision, and what is kept of them, read-only."""
+        key, kept = self.decisions, np.zeros((self.k, self.dim))
+        kept[: len(shown)] = [unit_row(arm) for arm in shown]
+        kept.setflags(write=False)
+        note = chosen + (_EMPTY,) * (self.k - len(chosen))
+        self.admit(self.written(Pending(kept.reshape(-1), chosen[0], key, note, who)))
+        return key, kept[: len(shown)]
 
     def update(self, decision: Decision | int, reward: float | Sequence[float] | None) -> None:
         """Learn the clicks on a slate.
@@ -199,7 +199,7 @@ def shown_of(pending: Pending) -> int:
     return sum(index >= 0 for index in pending.note)
 
 
-def ranked(scores: Array, count: int) -> Array:
+def ranked(scores: Array, count: int) -> NDArray[np.int64]:
     """The rows of the largest scores, the largest first; among equals the first row.
 
     Examples

@@ -120,6 +120,7 @@ class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
     choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
     kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
     prices_persons = True
+    refit: SlateRefit
     warned = False
 
     def __init__(

@@ -45,9 +45,9 @@ class SlateRound(Round):
         attracted = self.rewards[list(indices)]
         if self.examination == "cascade":
             first = int(attracted.argmax()) + 1 if attracted.any() else len(attracted)
-            return attracted[:first].tolist()
+            return list(map(float, attracted[:first]))
         looked = np.ones(len(attracted)) if self.looked is None else self.looked[: len(attracted)]
-        return (attracted * looked).tolist()
+        return list(map(float, attracted * looked))
 
     def value(self, indices: Sequence[int]) -> float:
         """The expected number of clicks on a slate: in a cascade how probable a click is."""
