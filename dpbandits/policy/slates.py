@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.arrays import Array
-from accounting.checks import choice, fraction, integer
+from accounting.checks import fraction, integer
 from dpbandits.policy.checks import unit_row
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
@@ -223,10 +223,11 @@ def checked_examination(
     ValueError, TypeError
         For anything else; or if what nobody sees would have no reward of 0.
     """
-    if isinstance(examination, str):
-        choice("examination", examination, "cascade")
+    if examination == "cascade":
         return "cascade"
-    known = tuple(fraction("examination", one, include_one=True) for one in examination)
+    known = (
+        () if isinstance(examination, str) else tuple(fraction("examination", q, include_one=True) for q in examination)
+    )
     if len(known) != k or known[0] != 1.0:
         raise ValueError(
             f"examination must be 'cascade' or k={k} numbers, of which the first is 1 as all are relative to it, "
