@@ -88,7 +88,7 @@ class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
     gradient_share : float, optional
         Share, in (0, 1), of the squared sensitivity that is given to Σγ·u rather than to Σω·u uᵀ.
     exploration : float
-        β ≥ 0.
+        β ≥ 0. Less than of single choices, since the k best arms of a draw look around by themselves.
     ridge : float
         Precision of the prior of θ, times S²/d.
     prior : (array_like, array_like), optional
@@ -136,7 +136,7 @@ class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
         growth: float = 1.2,
         first_batch: int | None = None,
         gradient_share: float | None = None,
-        exploration: float = 0.5,
+        exploration: float = 0.3,
         ridge: float = 1.0,
         prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],

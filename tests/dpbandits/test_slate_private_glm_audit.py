@@ -139,7 +139,7 @@ def test_no_two_rounds_are_farther_apart_than_stated_and_some_are_nearly(k, exam
         policy, one = searched(k, examination, base_rate, steps, seed)
         found = max(found, one)
     assert found <= policy.sums.sums.sensitivity
-    assert found >= (0.95 if steps > 1000 else 0.85) * policy.sums.sums.sensitivity
+    assert found >= (0.92 if steps > 1000 else 0.85) * policy.sums.sums.sensitivity
     if steps > 1000:  # what one position alone may be priced at is not enough for a page
         a, c, *_ = policy.sums.kept()["units"]
         record = policy.record.levels.base
