@@ -147,7 +147,7 @@ class Policy(ABC):
         decision_log: str | Path | DecisionLog | None = None,
         rng: np.random.Generator | None = None,
     ) -> None:
-        self.dim = integer("dim", dim, at_least=1)
+        self.dim = self.arm_size = integer("dim", dim, at_least=1)  # the latter is kept of a choice
         low, high = map(float, rewards if reward_range is None else reward_range)
         if not low < high:
             raise ValueError(f"reward_range must be increasing, got reward_range={reward_range!r}")
@@ -439,11 +439,6 @@ class Policy(ABC):
     def chosen(self, arms: Array, index: int) -> Array:
         """What is kept of a choice: a read-only copy of length at most 1, whatever happens to the caller's array."""
         return self.offer.chosen(arms, index)
-
-    @property
-    def arm_size(self) -> int:
-        """How many numbers are kept of a choice."""
-        return self.dim
 
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
         """What is to be known of the choice besides the arm when its reward comes."""

@@ -67,14 +67,11 @@ class SlatePolicy(Policy):
     def show(self, k: int, examination: Examination) -> None:
         """Choose slates of k positions from now on."""
         self.k = self.notes = integer("k", k, at_least=1)
+        self.arm_size = self.k * self.dim
         self.examination = checked_examination(examination, self.k, self.reward_range)
         looks = np.ones(k) if isinstance(self.examination, str) else np.array(self.examination)
         # the best arm goes where most people look
         self._places = np.argsort(-looks, kind="stable")
-
-    @property
-    def arm_size(self) -> int:
-        return self.k * self.dim
 
     def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> SlateDecision:
         """Choose k of ``arms``, in order; or, where every slot has arms of its own, one of each.

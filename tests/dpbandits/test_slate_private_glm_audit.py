@@ -66,11 +66,17 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
             runs.lower_bound(changed, BUDGET, noise=0.5).check(claim)
 
 
+def let_pass(monkeypatch) -> None:
+    """A version that neither cuts nor refuses what is too large."""
+    monkeypatch.setattr(SlateRecord, "cut", lambda self, U, weights, gradients: gradients)
+    monkeypatch.setattr(SumBounds, "summed", lambda self, X, w, g: (X.T @ (w[:, None] * X), g @ X))
+
+
 @pytest.mark.slow
 def test_positions_that_are_priced_as_one_and_not_clipped_are_caught(monkeypatch):
     """A version that adds up the records of a page, each within the bounds of one."""
     monkeypatch.setattr(SlateRecord, "fitting", lambda *_: 1.0)
-    monkeypatch.setattr(SumBounds, "summed", lambda self, X, w, g: (X.T @ (w[:, None] * X), g @ X))
+    let_pass(monkeypatch)
     policy, runs = played(monkeypatch, ALL_SEEN, 2)
     with pytest.raises(audit.PrivacyViolation):
         runs.lower_bound(0, BUDGET).check(float(policy.privacy().epsilon))
@@ -160,7 +166,7 @@ def test_what_is_zeroed_out_is_no_farther_than_stated():
 
 def test_without_clipping_the_search_finds_rounds_that_are_too_far_apart(monkeypatch):
     monkeypatch.setattr(SlateRecord, "fitting", lambda *_: 1.0)
-    monkeypatch.setattr(SumBounds, "summed", lambda self, X, w, g: (X.T @ (w[:, None] * X), g @ X))
+    let_pass(monkeypatch)
     policy, found = searched(3, (1.0, 1.0, 1.0), 0.5, 400)
     assert found > 1.3 * policy.sums.sums.sensitivity
 
@@ -171,6 +177,12 @@ def test_a_cascade_that_is_clipped_for_no_click_alone_is_found_out(monkeypatch):
     monkeypatch.setattr(
         SlateRecord, "fitting", lambda self, gram, w, least, most: original(self, gram, w, least, least)
     )
-    monkeypatch.setattr(SumBounds, "summed", lambda self, X, w, g: (X.T @ (w[:, None] * X), g @ X))
+    let_pass(monkeypatch)
     policy, found = searched(3, CASCADE, 0.1, 400)
     assert found > 1.02 * policy.sums.sums.sensitivity
+
+
+def test_pages_with_several_clicks_that_are_not_cut_are_found_out(monkeypatch):
+    let_pass(monkeypatch)
+    policy, found = searched(3, (1.0, 1.0, 1.0), 0.1, 400)
+    assert found > 1.1 * policy.sums.sums.sensitivity

@@ -17,6 +17,7 @@ from dpbandits.lab.environments import GLM, SlateRound, Slates
 from dpbandits.lab.simulation.play import generator
 from dpbandits.policies import CascadeThompson, CascadeUCB, OnePassPrivateGLM, SlatePrivateGLM
 from dpbandits.policy.slates import SlateDecision, ranked
+from dpbandits.private.parts.slates import SlateRecord
 from dpkit.geometry import summed_pairs_sensitivity
 from dpkit.moments import PairSums, SumBounds
 
@@ -131,8 +132,10 @@ def test_bad_parameters_are_refused(more, message):
 
 
 @pytest.mark.parametrize("examination", EXAMINATIONS)
-def test_sums_are_those_of_an_unbiased_regression(examination):
-    """E b = E[M]θ* at the true θ*, over all that people may click on: for a cascade, too."""
+def test_sums_are_those_of_an_unbiased_regression(monkeypatch, examination):
+    """E b = E[M]θ* at the true θ*, over all that people may click on, but for what is cut: in a cascade nothing."""
+    if examination != "cascade":
+        monkeypatch.setattr(SlateRecord, "cut", lambda self, U, weights, gradients: gradients)
     policy = private(link="linear", reward_range=(0.0, 1.0), base_rate=0.4, examination=examination, theta_bound=0.3)
     X, theta = balls(seeded(4), 3, 3), np.array([0.2, -0.1, 0.15])
     pending, public = Pending(X.ravel(), 0, 0, (0, 1, 2)), replace(policy.public, theta=theta)
@@ -145,6 +148,30 @@ def test_sums_are_those_of_an_unbiased_regression(examination):
         b += likely * g @ U
     assert np.allclose(b, M @ theta, atol=1e-12)
     assert np.abs(b).max() > 0.01
+
+
+@given(st.integers(0, 10**6), st.sampled_from([*EXAMINATIONS, (1.0, 0.1, 0.01)]), st.sampled_from([0.05, 0.5, 0.8]))
+@settings(max_examples=60, deadline=None)
+def test_a_page_with_one_click_is_not_cut_and_what_is_cut_fits(seed, examination, base_rate):
+    policy, rng = private(examination=examination, base_rate=base_rate), seeded(seed)
+    X, public = balls(rng, 3, 3), replace(policy.public, theta=3.0 * balls(rng, 3))
+    pending = Pending(X.ravel(), 0, 0, (0, 1, 2))
+    known = np.ones(3) if examination == "cascade" else np.array(examination)
+
+    def told(clicks):
+        seen = policy.checked_reward(clicks)
+        U, w, g, _ = policy.record(pending, seen, public)
+        policy.sums.bounds.summed(U, w, g)  # which refuses what does not fit
+        return w, g / (np.array(seen) - known[: len(seen)] * base_rate)
+
+    w, factors = told([0.0, 0.0, 0.0])
+    for clicks in np.eye(3):
+        ours, some = told(clicks)
+        assert np.allclose(some, factors[: len(some)], rtol=1e-9)
+        assert np.allclose(ours, w[: len(ours)], rtol=1e-12)
+    ours, some = told([1.0, 1.0, 1.0])
+    assert (some <= factors[: len(some)] * (1 + 1e-9)).all()
+    assert np.array_equal(ours, w[: len(ours)])
 
 
 def test_a_page_of_one_is_what_a_single_choice_leaves():

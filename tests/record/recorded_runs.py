@@ -102,7 +102,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "DPSE": ("DPSE", {"arms": NAMES, "first_batch": 4, "budget": Budget(8.0, 0.0)}),
     "DPSE, person": ("DPSE", {"arms": NAMES, "first_batch": 4, "budget": PERSON}),
     "SlatePrivateGLM": ("SlatePrivateGLM", {"k": 2, "first_batch": 16}),
-    "SlatePrivateGLM, position-based": ("SlatePrivateGLM", {"k": 3, "first_batch": 16, "examination": (1.0, 0.5, 0.25)}),
+    "SlatePrivateGLM, positions": ("SlatePrivateGLM", {"k": 3, "first_batch": 16, "examination": (1.0, 0.5, 0.25)}),
     "ShuffleOnePassGLM": ("ShuffleOnePassGLM", {"first_batch": 16}),
     "ShuffleLinUCB": ("ShuffleLinUCB", {"first_batch": 16}),
     "ShufflePersonGLM": ("ShufflePersonGLM", {"first_batch": 16, "budget": PERSON}),

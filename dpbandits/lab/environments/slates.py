@@ -26,7 +26,7 @@ from dpkit.models.links import get_link
 __all__ = ["SlateRound", "Slates", "outcome"]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class SlateRound(Round):
     """One round: ``rewards`` says of every article whether it attracts this visitor, ``means`` how probable that is.
 
