@@ -137,7 +137,7 @@ def searched(k, examination, base_rate, steps, seed=0, **more):
     return policy, farthest(policy, seed, steps)
 
 
-@pytest.mark.parametrize(("seeds", "steps"), [((0,), 400), pytest.param((0, 1, 2, 3), 5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seeds", "steps"), [((0,), 400), pytest.param((0, 1), 3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("k", "examination", "base_rate"), CASES)
 def test_no_two_rounds_are_farther_apart_than_stated_and_some_are_nearly(k, examination, base_rate, seeds, steps):
     found = 0.0
