@@ -84,8 +84,7 @@ class SlatePolicy(Policy):
             As for :meth:`dpbandits.Policy.select`, also for errors.
         """
         offered: ArrayLike | None = arms
-        own = isinstance(arms, np.ndarray | Sequence) and np.ndim(arms) == 3
-        if own:
+        if own := _dimensions(arms) == 3:
             sets = np.asarray(arms)
             if len(sets) != self.k:
                 raise ValueError(f"arms must have one set for each of k={self.k} slots, got {len(sets)} sets")
@@ -191,6 +190,13 @@ class SlatePolicy(Policy):
         return pending
 
 
+def _dimensions(arms: ArrayLike | None) -> int:
+    try:
+        return np.ndim(arms)  # type: ignore[arg-type]
+    except ValueError:  # rows of different lengths, which are refused by their name
+        return 0
+
+
 def shown_of(pending: Pending) -> int:
     """How many positions a slate has."""
     return sum(index >= 0 for index in pending.note)
@@ -211,7 +217,7 @@ def ranked(scores: Array, count: int) -> NDArray[np.int64]:
 
 
 def checked_examination(
-    examination: Examination, k: int, reward_range: tuple[float, float]
+    examination: str | Sequence[float], k: int, reward_range: tuple[float, float]
 ) -> Literal["cascade"] | tuple[float, ...]:
     """How positions are looked at: "cascade", or k chances of which the first is 1.
 

@@ -19,6 +19,7 @@ from dpbandits.policies import CascadeThompson, CascadeUCB, OnePassPrivateGLM, S
 from dpbandits.policy.slates import SlateDecision, ranked
 from dpbandits.private.parts.slates import SlateRecord
 from dpkit.geometry import summed_pairs_sensitivity
+from dpkit.models import Link
 from dpkit.moments import PairSums, SumBounds
 
 BUDGET = Budget(4.0, 1e-5)
@@ -172,6 +173,26 @@ def test_a_page_with_one_click_is_not_cut_and_what_is_cut_fits(seed, examination
     ours, some = told([1.0, 1.0, 1.0])
     assert (some <= factors[: len(some)] * (1 + 1e-9)).all()
     assert np.array_equal(ours, w[: len(ours)])
+
+
+@pytest.mark.parametrize("examination", EXAMINATIONS[:2])
+def test_records_fit_whatever_a_link_says_and_however_long_the_metric_makes_arms(examination):
+    """Also where that is no number; a record that did not fit would stop the run."""
+
+    def mean(e):
+        return np.where(np.abs(e) > 0.5, np.nan, 0.5 + 0.5 * np.tanh(e))
+
+    mine = Link(
+        "mine", mean, lambda e: 0.5 / np.cosh(e) ** 2, lambda e: e, lambda S: (0.3, 0.5), lambda S: 2.0, (0.0, 1.0)
+    )
+    policy = private(link=mine, theta_bound=0.4, examination=examination, base_rate=0.5)
+    for scale in (1e-200, 1e-3, 1.0, 1e3, 1e49, 1e200):
+        for theta in (np.zeros(3), np.array([5.0, 0.0, 0.0])):
+            public = replace(policy.public, theta=theta, metric=scale * np.eye(3))
+            X = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 0.0]])
+            U, w, g, _ = policy.record(Pending(X.ravel(), 0, 0, (0, 1, 2)), (0.0, 1.0), public)
+            policy.sums.add_sum(U, w, g)
+            assert np.isfinite(policy.sums.batch).all()
 
 
 def test_a_page_of_one_is_what_a_single_choice_leaves():

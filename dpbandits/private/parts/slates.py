@@ -71,13 +71,13 @@ class SlateRecord:
         record, (unit_w, unit_g) = level.record, level.units
         V = X @ public.metric.T
         slopes, psi, lengths = _secants(record, V, X @ public.theta)
+        long = psi == 0.0  # too long, or no numbers
+        lengths[long], V[long] = 0.0, 0.0
         U = V / np.where(lengths > 0.0, lengths, 1.0)[:, None]
-        U[psi == 0.0] = 0.0  # too long, or no numbers
         known, look = self.known(shown), looks(self.examination, self.k, record, self.levels.reward_range)[:shown]
         least, most = _deviations(record, known, self.levels.reward_range)
         weights = look * psi * lengths**2 * known * slopes / unit_w
         scale = look * psi * lengths / unit_g
-        weights, scale = (np.where(psi > 0.0, one, 0.0) for one in (weights, scale))
         tau = self.fitting(U @ U.T, weights, scale * least, scale * most)
         gradients = np.clip(np.array(clicks) - known[:seen] * record.centre, least[:seen], most[:seen])
         found = tau * weights[:seen], tau * scale[:seen] * gradients
@@ -161,7 +161,9 @@ def _secants(record: SecantRecord, V: Array, e: Array) -> tuple[Array, Array, Ar
     psi = np.where(
         lengths <= 1.0 / LONGEST_SCALE, LONGEST_SCALE, 1.0 / np.maximum(np.maximum(lengths, squares), 1e-300)
     )
-    return np.clip(slopes, record.s_min, record.W), np.where(squares < LONGEST_SQUARE, psi, 0.0), lengths
+    # whatever a caller's link says, also where it is no number
+    slopes = np.fmin(np.fmax(slopes, record.s_min), record.W)
+    return slopes, np.where(squares < LONGEST_SQUARE, psi, 0.0), lengths
 
 
 def _deviations(record: SecantRecord, known: Array, rewards: tuple[float, float]) -> tuple[Array, Array]:
