@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpbandits.private.shuffle_lin_ucb import ShuffleLinUCB
     from dpbandits.private.shuffle_one_pass_glm import ShuffleOnePassGLM
     from dpbandits.private.shuffle_person_glm import ShufflePersonGLM
+    from dpbandits.private.slate_private_glm import SlatePrivateGLM
     from dpbandits.private.standing_private_glm import StandingPrivateGLM
     from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL
     from dpbandits.reference.heavy_tails.bmm import BMM
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from dpbandits.reference.simple.kl_ucb import KLUCB
     from dpbandits.reference.simple.thompson_arms import ThompsonArms
     from dpbandits.reference.simple.uniform import Uniform
+    from dpbandits.reference.slates.cascade_thompson import CascadeThompson
+    from dpbandits.reference.slates.cascade_ucb import CascadeUCB
 
 __all__ = [
     "AdaOFUECOLog",
@@ -70,6 +73,8 @@ __all__ = [
     "BGLinCB",
     "BMM",
     "BTC",
+    "CascadeThompson",
+    "CascadeUCB",
     "CRMM",
     "CRT",
     "CRTM",
@@ -112,6 +117,7 @@ __all__ = [
     "ShuffleLinUCB",
     "ShuffleOnePassGLM",
     "ShufflePersonGLM",
+    "SlatePrivateGLM",
     "StandingPrivateGLM",
     "ThompsonArms",
     "TOFU",
@@ -125,6 +131,8 @@ _HOMES = {
     "BGLinCB": "dpbandits.reference.light_tails.b_glincb",
     "BMM": "dpbandits.reference.heavy_tails.bmm",
     "BTC": "dpbandits.reference.heavy_tails.btc",
+    "CascadeThompson": "dpbandits.reference.slates.cascade_thompson",
+    "CascadeUCB": "dpbandits.reference.slates.cascade_ucb",
     "CRMM": "dpbandits.reference.heavy_tails.crmm",
     "CRT": "dpbandits.reference.heavy_tails.crt",
     "CRTM": "dpbandits.reference.heavy_tails.crtm",
@@ -167,6 +175,7 @@ _HOMES = {
     "ShuffleLinUCB": "dpbandits.private.shuffle_lin_ucb",
     "ShuffleOnePassGLM": "dpbandits.private.shuffle_one_pass_glm",
     "ShufflePersonGLM": "dpbandits.private.shuffle_person_glm",
+    "SlatePrivateGLM": "dpbandits.private.slate_private_glm",
     "StandingPrivateGLM": "dpbandits.private.standing_private_glm",
     "ThompsonArms": "dpbandits.reference.simple.thompson_arms",
     "TOFU": "dpbandits.reference.heavy_tails.tofu",

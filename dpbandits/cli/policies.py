@@ -50,6 +50,7 @@ _ANYTIME = (*_CLIPPED, "budget", "parameters")
 _STANDING = (*_CLIPPED, "arms")
 _STANDING_PRIVATE = (*_STANDING, "link", "budget", "horizon")
 _NAMED = ("reward_range", "on_violation", "arms")
+_SLATES = ("k", "examination")
 _NAMED_PRIVATE = (*_NAMED, "budget", "horizon")
 
 POLICIES = {
@@ -83,6 +84,9 @@ POLICIES = {
     "crt": Known("CRT", "CRT", _HEAVY),
     "mom": Known("MoM", "MoM", _HEAVY),
     "ada-oful": Known("AdaOFUL", "AdaOFUL", _FINITE_VARIANCE),
+    # k arms in a round
+    "cascade-ucb": Known("cascade UCB", "CascadeUCB", (*_CLIPPED, *_SLATES)),
+    "cascade-thompson": Known("cascade Thompson", "CascadeThompson", (*_CLIPPED, *_SLATES)),
     # arms that stand, with a parameter each
     "disjoint-lin-ucb": Known("disjoint LinUCB", "DisjointLinUCB", _STANDING),
     "disjoint-thompson": Known("disjoint Thompson", "DisjointThompson", _STANDING),
@@ -97,6 +101,7 @@ POLICIES = {
         "one-pass private, restarting", "Restarting", (*_ANYTIME, "horizon", "on_change")
     ),
     "private-hvt-ucb": Known("private Hvt-UCB", "PrivateHvtUCB", (*_HEAVY, "budget")),
+    "slate-private": Known("slates, private", "SlatePrivateGLM", (*_PRIVATE, *_SLATES)),
     "joint-dp-glm": Known("joint DP GLM", "JointDPGLM", _PRIVATE),
     "dp-lin-ucb": Known("DP LinUCB", "DPLinUCB", _PRIVATE_LINEAR),
     "ldp-glm": Known("local DP GLM", "LDPGLM", _PRIVATE),
@@ -214,4 +219,6 @@ def _task(environment: Any, rounds: int, base_rate: float | None) -> dict[str, A
     fixed = {"arms": environment.n_arms} if hasattr(environment, "n_arms") else {}
     # ``parameters`` are those of the policy that Doubling and Restarting begin again and again
     more = {"horizon": rounds, "parameters": model, "on_change": True, "index": "kl"}
-    return model | noise | rewards | fixed | more
+    # in a world of single choices, pages of one arm
+    pages = {"k": getattr(environment, "k", 1), "examination": getattr(environment, "examination", "cascade")}
+    return model | noise | rewards | fixed | pages | more

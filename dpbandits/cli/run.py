@@ -63,8 +63,9 @@ def run(
 
     --world takes the place of all options that describe the model: logit-shift, advertising, unit-linear, one-hot,
     sphere, digits, diamonds, disjoint, disjoint-50, counts, flip, still, late, overtaking, sorted, quadratic, people,
-    regulars or films; and, of arms without features, abn, abn-close, rare, unknown-scale, pareto, long-logits, arms-10,
-    arms-40 or arms-100. Their laws are in the documentation of dpbandits.lab.environments.
+    regulars or films; of pages of articles, cascade, positions or positions-fixed; and, of arms without features, abn,
+    abn-close, rare, unknown-scale, pareto, long-logits, arms-10, arms-40 or arms-100. Their laws are in the
+    documentation of dpbandits.lab.environments.
 
     --unit person protects persons, in a world that has some: people, regulars or films.
 

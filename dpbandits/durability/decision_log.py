@@ -109,11 +109,13 @@ class DecisionLog:
         law = None if decision.law is None else decision.law.kept()
         self._open[decision.id] = _Open(decision.index, decision.name, law, release, arms.copy(), kept)
 
-    def closed(self, id: int, reward: float | None) -> None:
+    def closed(self, id: int, reward: float | tuple[float, ...] | None) -> None:
         """Its reward came, or nobody waits for it any more; what was open before the policy was loaded has no row."""
         found = self._open.pop(id, None)
         if found is None:
             return
+        if isinstance(reward, tuple):  # of a page: the row is about its first position
+            reward = reward[0] if reward else None
         probability = 1.0 if found.law is None else found.law.propensity(found.index)
         arm = found.name or str(found.index)
         # a row is a line

@@ -123,7 +123,7 @@ def save(policy: Policy, path: str | Path) -> None:
             policy.decision_log.flush()
         run = {} if policy.run is None else {"run": policy.run.state()}
         tree = {name: value for name, value in tree_of(policy).items() if name != "journal"}
-        files.write(path, {**tree, "open": policy.waiting.packed(policy.dim, policy.notes), **run})
+        files.write(path, {**tree, "open": policy.waiting.packed(policy.arm_size, policy.notes), **run})
 
 
 # ------------------------------------------------------------------------------------------ how it is made of it again

@@ -147,7 +147,7 @@ class Policy(ManyRounds, ABC):
         decision_log: str | Path | DecisionLog | None = None,
         rng: np.random.Generator | None = None,
     ) -> None:
-        self.dim = integer("dim", dim, at_least=1)
+        self.dim = self.arm_size = integer("dim", dim, at_least=1)  # the latter is kept of a choice
         low, high = map(float, rewards if reward_range is None else reward_range)
         if not low < high:
             raise ValueError(f"reward_range must be increasing, got reward_range={reward_range!r}")
@@ -582,7 +582,7 @@ class Policy(ManyRounds, ABC):
     def resume_books(self, tree: Mapping[str, Any], loader: state.Loader) -> None:
         """Go on with the books of a file, after :meth:`resume`."""
         at = self.decisions
-        self.waiting.unpack(tree["open"], self.dim, self.notes, decisions=at, checked=self.checked_pending)
+        self.waiting.unpack(tree["open"], self.arm_size, self.notes, decisions=at, checked=self.checked_pending)
 
     @classmethod
     def elements(cls, config: Mapping[str, Any]) -> int:

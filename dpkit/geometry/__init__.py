@@ -11,6 +11,7 @@ from dpkit.geometry.sensitivity import (
     outer_product_sensitivity,
     pair_sensitivity,
     several_pairs_sensitivity,
+    summed_pairs_sensitivity,
     vector_sensitivity,
 )
 from dpkit.geometry.sets import ConvexSet, PolyhedralSet
@@ -32,6 +33,7 @@ __all__ = [
     "outer_product_sensitivity",
     "pair_sensitivity",
     "several_pairs_sensitivity",
+    "summed_pairs_sensitivity",
     "ridge_shift",
     "smat",
     "svec",

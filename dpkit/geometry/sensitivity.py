@@ -9,6 +9,7 @@ value                                      add_remove, zero_out     replace
 x with ‖x‖₂ ≤ B                            B                        2B
 w·x xᵀ, 0 ≤ w ≤ W, Frobenius norm          W                        √2·W
 (a·w·x xᵀ, c·g·x), 0 ≤ w ≤ W, |g| ≤ B      √(a²W² + c²B²)           :func:`pair_sensitivity`
+sums of such pairs, clipped as one           √(a²W² + c²B²)           :func:`summed_pairs_sensitivity`
 one-hot over bins, in ℓ_q                  1                        2^(1/q)
 =========================================  =======================  ==========================================
 """
@@ -27,6 +28,7 @@ __all__ = [
     "outer_product_sensitivity",
     "pair_sensitivity",
     "several_pairs_sensitivity",
+    "summed_pairs_sensitivity",
     "vector_sensitivity",
 ]
 
@@ -197,6 +199,53 @@ def several_pairs_sensitivity(
     s = min(1.0, vector / (2.0 * matrix)) if matrix else 1.0
     apart = 2.0 * matrix * (1.0 - s * s) + 2.0 * vector * (1.0 + s)
     return size * math.sqrt(max(matrix + 2.0 * vector + math.hypot(matrix, 2.0 * vector), apart))
+
+
+def summed_pairs_sensitivity(
+    matrix_scale: SupportsFloat,
+    weight: SupportsFloat,
+    vector_scale: SupportsFloat,
+    bound: SupportsFloat,
+    adjacency: Adjacency,
+) -> float:
+    """The joint sensitivity of (aM, cb), M positive semidefinite, where both are clipped as one vector.
+
+    A unit that leaves several pairs (w·x xᵀ, g·x), such as a page of items, is summed first: M = Σw·x xᵀ, b = Σg·x.
+    With p = 2 for replace and p = 1 for add_remove and zero_out, let the clipped norm be
+
+        n(M, b) = √(a²‖M‖_F² + p·c²‖b‖²) ≤ R = √(a²W² + p·c²B²),
+
+    so that a single pair at its bounds W and B just fits. However many pairs there are, the sensitivity is √p·R.
+
+    Parameters
+    ----------
+    matrix_scale, weight, vector_scale, bound, adjacency
+        As for :func:`pair_sensitivity`.
+
+    Notes
+    -----
+    Proof for replace. The inner product of positive semidefinite matrices is not negative, so that
+    ‖M − M′‖² ≤ ‖M‖² + ‖M′‖², and ‖b − b′‖² ≤ 2‖b‖² + 2‖b′‖². So the squared distance is at most n² + n′² ≤ 2R². It is
+    attained by matrices with orthogonal ranges and opposite vectors. (A vector b that is a sum of g·x has a part in the
+    range of M, so that two such units get as near to this as their pairs with w ≪ W allow.) Else one side is 0, and the
+    distance is n itself.
+
+    In a stream that is encoded by a C ≥ 0, a unit with values u_j at the steps S, and v_j at S′ in the neighbouring
+    stream, adds αu − βv to row t, α = Σ_S C_tj and β = Σ_S′ C_tj, with u and v in the convex set n ≤ R. By the same two
+    steps its square is at most (α² + β²)R². So the encoded streams are at most √Q times √2·R apart where no unit's
+    columns add up to more than ‖Σ_S Ce_j‖² ≤ Q: with one value each, wherever it comes, Q = 1 if no column is longer.
+
+    Examples
+    --------
+    >>> round(summed_pairs_sensitivity(1.0, 1.0, 1.0, 1.0, "replace") ** 2, 12)
+    6.0
+    >>> round(summed_pairs_sensitivity(1.0, 1.0, 1.0, 1.0, "zero_out") ** 2, 12)
+    2.0
+    """
+    one = nonnegative("matrix_scale", matrix_scale) * nonnegative("weight", weight)
+    other = nonnegative("vector_scale", vector_scale) * nonnegative("bound", bound)
+    p = 2.0 if _replaces(adjacency) else 1.0
+    return math.sqrt(p) * math.hypot(one, math.sqrt(p) * other)
 
 
 def one_hot_sensitivity(norm: SupportsFloat, adjacency: Adjacency) -> float:

@@ -6,7 +6,8 @@ and one budget, charged once, covers all releases.
 ======================  ============================================  ===========================  =====================
 sums                    of records                                    who is protected             who adds the noise
 ======================  ============================================  ===========================  =====================
-``PairSums``            (w·x xᵀ, g·x): linear models                  a record; a person with n    a trusted server
+``PairSums``            (w·x xᵀ, g·x): linear models; or sums of      a record; a person with n    a trusted server
+                        several, clipped as one (``SumBounds``)
 ``BlockSums``           the same in blocks, a model for each          a record                     a trusted server
 ``ArmSums``             g of one of K public vectors                  a record; a person with one  a trusted server
 ``ArmBatches``          r of one of K arms, sums of each batch        a record; a person with n    a trusted server
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from dpkit.moments.shuffled_arms import ShuffledArms
     from dpkit.moments.shuffled_pairs import NoisyBatch, PairBatches
     from dpkit.moments.shuffled_people import ShuffledPersonSums
+    from dpkit.moments.summed import SumBounds
     from dpkit.moments.trial_batches import TrialBatches
     from dpkit.moments.windows import RecordWindow
 
@@ -80,6 +82,7 @@ __all__ = [
     "ShuffledArms",
     "ShuffledBatches",
     "ShuffledPersonSums",
+    "SumBounds",
     "TrialBatches",
     "Weigh",
     "batch_protocol",
@@ -107,6 +110,7 @@ _HOMES = {
     "dpkit.moments.shuffled_arms": "ShuffledArms",
     "dpkit.moments.shuffled_pairs": "NoisyBatch PairBatches",
     "dpkit.moments.shuffled_people": "ShuffledPersonSums",
+    "dpkit.moments.summed": "SumBounds",
     "dpkit.moments.trial_batches": "TrialBatches",
     "dpkit.moments.windows": "RecordWindow",
 }

@@ -22,6 +22,7 @@ from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Discounted, Weighted
 from dpkit.geometry import pair_sensitivity, several_pairs_sensitivity, smat, svec
+from dpkit.moments.summed import SumBounds
 from dpkit.states import entries
 
 if TYPE_CHECKING:
@@ -164,6 +165,10 @@ class PairSums:
     B)`` times what any n columns of the mechanism's factor add up to (``participations=n``); for that it must be
     nonnegative, and it is.
 
+    Several pairs at once. With ``together`` a record is a sum (Σw·x xᵀ, Σg·x) of any number of pairs that whoever adds
+    it has clipped as one vector (:class:`~dpkit.moments.SumBounds`). All above holds with ``summed_pairs_sensitivity(a,
+    W, c, B)``, also for a person with n of them.
+
     A number beside a record. With s that sensitivity, a record that comes with a number f ∈ [−½, ½] is scaled by
     κ = √(1 − ¾λ), and √λ·s·f is one more coordinate; whether records have one is public at any time. The squared
     sensitivity is (1 + λ/4)s²: a scaled record is a record, as κω ≥ m(κq)², so that what has a number on one side only
@@ -208,6 +213,8 @@ class PairSums:
         ``dpkit.continual.Weighted``, unless sums are discounted, a person has several records or there are too many.
     level : float
         λ in [0, 1): where it is positive, records may come with a number from −½ to ½, whose sum is released, too.
+    together : bool
+        Whether records are sums of pairs, which come by :meth:`add_sum`; then ``least`` says nothing.
 
     Attributes
     ----------
@@ -215,6 +222,8 @@ class PairSums:
         ``discount``, or 1: H and b of the newest batch are those now less ``decay`` times those before it.
     sums : ContinualSum
         The mechanism.
+    bounds : SumBounds
+        What a sum of pairs may be.
 
     Raises
     ------
@@ -255,6 +264,7 @@ class PairSums:
         least: float = 0.0,
         weigh: Callable[[float, float], Array] | None = None,
         level: float = 0.0,
+        together: bool = False,
     ) -> None:
         dim = self.dim = integer("dim", dim, at_least=1)
         releases, horizon = integer("releases", releases, at_least=0), integer("horizon", horizon, at_least=1)
@@ -271,7 +281,10 @@ class PairSums:
         self._weighted = self._column[:dim, 0]
         records = 1 if records is None else integer("records", records, at_least=1)
         scales = self._a, W, self._c, B, budget.adjacency
+        self.bounds = SumBounds.of(*scales)
         apart = pair_sensitivity(*scales, least=least) if records == 1 else several_pairs_sensitivity(*scales)
+        if together:
+            apart = self.bounds.sensitivity
         level = nonnegative("level", level)
         if level >= 1.0 or (level and records > 1):
             raise ValueError(f"level must be below 1, and 0 where a unit has several records, got level={level!r}")
@@ -324,8 +337,7 @@ class PairSums:
             If it passes W or B, has a long g·x with a small w·x xᵀ (``least``), or holds NaN. Nothing changes.
         """
         if deviation is not None:
-            if not abs(deviation) <= 0.5 or not self._level:  # also true for NaN
-                raise ValueError(f"deviation must be from -0.5 to 0.5, and level positive, got deviation={deviation!r}")
+            self._check(deviation)
             w, g = self._less * w, self._less * g
         if w != 0.0 or g != 0.0:
             self._bounds.check(x, w, g)
@@ -356,6 +368,37 @@ class PairSums:
         for start in range(0, len(X), step):
             records = columns[start : start + step, :, None] * X[start : start + step, None, :]
             self.batch += np.rint(records, records).sum(axis=0)
+
+    def add_sum(self, X: Array, w: Array, g: Array, deviation: float | None = None) -> None:
+        """Take in one record that is a sum of pairs, where records are (``together``).
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+        w, g : ndarray of shape (n,)
+        deviation : float, optional
+            As for :meth:`add`.
+
+        Raises
+        ------
+        ValueError
+            If it passes ``bounds``, or holds NaN. Nothing changes.
+        """
+        M, b = self.bounds.summed(X, w, g)
+        less = 1.0
+        if deviation is not None:
+            self._check(deviation)
+            less = self._less
+            self.beside += float(np.rint(self._unit * self._level * deviation))
+        record = self._record
+        np.multiply(M, self._unit * self._a * less, record[:-1])
+        np.multiply(b, self._unit * self._c * less, record[-1])
+        np.rint(record, record)
+        self.batch += record
+
+    def _check(self, deviation: float) -> None:
+        if not abs(deviation) <= 0.5 or not self._level:  # also true for NaN
+            raise ValueError(f"deviation must be from -0.5 to 0.5, and level positive, got deviation={deviation!r}")
 
     def release(self) -> NoisyPair:
         """Close the batch: noisy H, symmetric, and b of all batches so far.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from private_policies import SMALL, offered, small
+from private_policies import SIZES, SMALL, offered, small
 from regret import sphere
 from scipy.special import ndtr
 from tabled import tabled
@@ -179,7 +179,7 @@ def learned(name: str):
         policy = small(name, rng=seeded(3), **({"arms": ROUND} if name == "StandingPrivateGLM" else {}))
     else:
         kind = getattr(policies, name)
-        arguments = {"arms": 4} if kind.takes == "context" else {}
+        arguments = {"arms": 4} if kind.takes == "context" else SIZES.get(name, {})
         sizes = () if "dim" in kind.passed_on else (2,)
         policy = kind(*sizes, reward_range=(0.0, 1.0), rng=seeded(3), horizon=100, **arguments)
     rng = seeded(4)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from private_policies import SMALL, offered, play, small
+from private_policies import SIZES, SMALL, offered, play, small
 from tabled import tabled
 
 from dpbandits import Policy, policies
@@ -107,7 +107,7 @@ def honest_policy(name: str, **more: Any) -> Policy:
     """A policy that has released, with decisions that are open, of which one's batch is closed."""
     kind = getattr(policies, name)
     if kind.trust == "none" and name not in SMALL:
-        own = {"arms": 2} if kind.takes == "context" else {}
+        own = {"arms": 2} if kind.takes == "context" else SIZES.get(name, {})
         sizes = () if "dim" in kind.passed_on else (2,)
         policy = kind(*sizes, **{"horizon": 40, "reward_range": (0.0, 1.0), **own, **more})
     else:
@@ -134,7 +134,8 @@ def faults(policy: Policy) -> list[str]:
 
     look(policy.kept(), "learned")
     for pending in policy.waiting.values():
-        if len(pending.arm) and not float(policy.offer.length(pending.arm)) <= 1.0:
+        rows = pending.arm.reshape(getattr(policy, "k", 1), -1)  # of a slate
+        if len(pending.arm) and not policy.offer.length(rows).max() <= 1.0:
             found.append("an arm is too long")
     for value in vars(policy).values():
         for rows in value if isinstance(value, list) else [value]:

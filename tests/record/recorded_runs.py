@@ -29,7 +29,7 @@ MIDDLE = {"base_rate": 0.5}
 # each policy with the shortest parameters that let it release several times in so few rounds
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{
-        name: (name, {})
+        name: (name, {"k": 2} if name.startswith("Cascade") else {})
         for name in policies.__all__
         if not issubclass(getattr(policies, name), PrivatePolicy) and getattr(policies, name).takes == "arms"
     },
@@ -101,6 +101,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "AdaPUCB, person": ("AdaPUCB", {"arms": NAMES, "first_batch": 8, "budget": PERSON}),
     "DPSE": ("DPSE", {"arms": NAMES, "first_batch": 4, "budget": Budget(8.0, 0.0)}),
     "DPSE, person": ("DPSE", {"arms": NAMES, "first_batch": 4, "budget": PERSON}),
+    "SlatePrivateGLM": ("SlatePrivateGLM", {"k": 2, "first_batch": 16}),
+    "SlatePrivateGLM, positions": ("SlatePrivateGLM", {"k": 3, "first_batch": 16, "examination": (1.0, 0.5, 0.25)}),
     "ShuffleOnePassGLM": ("ShuffleOnePassGLM", {"first_batch": 16}),
     "ShuffleLinUCB": ("ShuffleLinUCB", {"first_batch": 16}),
     "ShufflePersonGLM": ("ShufflePersonGLM", {"first_batch": 16, "budget": PERSON}),

@@ -37,6 +37,7 @@ SMALL = {
     "AdaPUCB": {"arms": 1, "first_batch": 4},
     "DPSE": {"arms": 2, "first_batch": 2},
     "OnePassPrivateGLM": {"first_batch": 4},
+    "SlatePrivateGLM": {"k": 2, "first_batch": 4},
     "PersonPrivateGLM": {"first_batch": 4, "budget": Budget(4.0, 1e-5, unit="person")},
     "PrivateHvtUCB": {"first_batch": 4},
     "DPLinUCB": {"first_batch": 4},
@@ -56,6 +57,8 @@ SMALL = {
     "Doubling": {"first_epoch": 20, "parameters": {"first_batch": 4}},
     "Restarting": {"every": 20, "parameters": {"first_batch": 4}},
 }
+# references that must be told a size
+SIZES = {"CascadeUCB": {"k": 2}, "CascadeThompson": {"k": 2}}
 # of which a budget may also protect persons, by a cap on the rounds that they teach
 CAPPED = sorted(set(SMALL) - set(OF_PERSONS))
 # those that wrap another policy, and how their epochs are made longer

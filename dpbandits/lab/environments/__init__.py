@@ -18,6 +18,7 @@ from dpbandits.lab.environments.named_arms import Arms
 from dpbandits.lab.environments.people import People
 from dpbandits.lab.environments.per_arm import PerArm
 from dpbandits.lab.environments.quadratic import Quadratic
+from dpbandits.lab.environments.slates import SlateRound, Slates
 from dpbandits.lab.environments.sorted import Sorted
 from dpbandits.lab.environments.supervised import Supervised
 from dpbandits.lab.environments.unit_linear import UnitLinear
@@ -42,6 +43,8 @@ __all__ = [
     "PerArm",
     "Quadratic",
     "Round",
+    "SlateRound",
+    "Slates",
     "Sorted",
     "Supervised",
     "UnitLinear",

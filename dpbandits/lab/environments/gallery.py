@@ -18,6 +18,7 @@ from dpbandits.lab.environments.glm import GLM
 from dpbandits.lab.environments.named_arms import Arms
 from dpbandits.lab.environments.people import People
 from dpbandits.lab.environments.quadratic import Quadratic
+from dpbandits.lab.environments.slates import Slates
 from dpbandits.lab.environments.sorted import Sorted
 from dpbandits.lab.environments.supervised import Supervised
 from dpbandits.lab.environments.unit_linear import UnitLinear
@@ -73,6 +74,12 @@ GALLERY: dict[str, World] = {
         "1,000 persons of whom few come often",
     ),
     "films": World(Films, 6393, "671 persons' real ratings"),
+    # pages of four out of twenty articles
+    "cascade": World(Slates, 10_000, "pages read up to the first click"),
+    "positions": World(lambda: Slates(examination=(1.0, 0.6, 0.4, 0.3)), 10_000, "pages on which lower is seen less"),
+    "positions-fixed": World(
+        lambda: Slates(examination=(1.0, 0.6, 0.4, 0.3), arm_law="fixed"), 10_000, "the same, of fixed articles"
+    ),
     # arms without features, which are known by their names
     "abn": World(lambda: Arms([0.1] * 4 + [0.15]), 20_000, "an A/B/n test: four arms at 10 %, one at 15 %"),
     "abn-close": World(lambda: Arms([0.1] * 4 + [0.12]), 50_000, "four arms at 10 %, one at 12 %"),

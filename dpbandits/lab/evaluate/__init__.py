@@ -11,14 +11,17 @@ from dpbandits.lab.evaluate.logs import Log
 from dpbandits.lab.evaluate.off_policy import cross_fitted, doubly_robust, ips, snips
 from dpbandits.lab.evaluate.private import private_value
 from dpbandits.lab.evaluate.rejection import LoggedRound, rejection_replay
+from dpbandits.lab.evaluate.slates import cascade_ips, position_ips
 
 __all__ = [
     "Estimate",
     "Log",
     "LoggedRound",
+    "cascade_ips",
     "cross_fitted",
     "doubly_robust",
     "ips",
+    "position_ips",
     "private_value",
     "rejection_replay",
     "snips",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.durability.state import config_of
 from dpbandits.lab.environments.base import Environment, Round
+from dpbandits.lab.environments.slates import outcome
 from dpbandits.lab.simulation.runs import Run
 from dpbandits.policy.decision import PrivacyReport
 from dpbandits.policy.offers import NOTHING
@@ -51,7 +52,7 @@ class Game:
             reward = regret = seconds = 0.0
             played = missing = 0
             # rewards on their way, by the number of rounds after which they are told
-            waiting: dict[int, list[tuple[Decision, float]]] = {}
+            waiting: dict[int, list[tuple[Decision, Any]]] = {}
             noted = np.empty((3, len(grid)))
             for i, end in enumerate(grid.tolist()):
                 for now in islice(episode, end - played):
@@ -59,21 +60,19 @@ class Game:
                     started = perf_counter()
                     decision = policy.select(offered, person=now.person)
                     seconds += perf_counter() - started
-                    index = decision.index
-                    gain = now.reward(index)
-                    reward += gain
-                    regret += math.nan if now.means is None else float(now.means.max() - now.means[index])
+                    gain, loss, told = outcome(now, decision)
+                    reward, regret = reward + gain, regret + loss
                     played += 1
                     if now.delay is None:
                         policy.forget(decision)
                         missing += 1
                     else:
                         due = played + (now.delay and integer("delay", now.delay, at_least=0))
-                        waiting.setdefault(due, []).append((decision, gain))
+                        waiting.setdefault(due, []).append((decision, told))
                     if played in waiting:
-                        told = waiting.pop(played)
+                        due_now = waiting.pop(played)
                         started = perf_counter()
-                        for earlier, value in told:
+                        for earlier, value in due_now:
                             policy.update(earlier, value)
                         seconds += perf_counter() - started
                 if played < end:

@@ -33,6 +33,8 @@ from accounting.checks import positive
 from dpkit.models.links import Link
 
 __all__ = [
+    "LONGEST_SCALE",
+    "LONGEST_SQUARE",
     "GLMRecord",
     "Level",
     "Levels",
@@ -45,12 +47,12 @@ __all__ = [
 ]
 
 # the largest ψ: a round with a short arm weighs little in the regret, too
-_LONGEST_SCALE = 2.0
+LONGEST_SCALE = 2.0
 # of 2001 points from −S to S, that at 0.6S; and how much of the slope at the base rate is left at least: where S or the
 # base rate is far off, ρ is large, and so is the noise of (ρ − γ)Mθ
 _TYPICAL, _LEAST_CUT = 1600, 0.7
 # ‖v‖² from which ψ is 0: no metric makes such vectors, and W/‖v‖² might have lost its digits
-_LONGEST_SQUARE = 1e100
+LONGEST_SQUARE = 1e100
 # s_min over W at least, at every level but the first: the sensitivity grows as this falls below ½
 _FLATTEST_LEVEL = 0.5
 # in units of the range: how well the level must be known, from where on it is far from the middle (also in se), and how
@@ -153,15 +155,15 @@ class SecantRecord:
     @property
     def least(self) -> float:
         """m = ½s_min; see above."""
-        return self.s_min / _LONGEST_SCALE
+        return self.s_min / LONGEST_SCALE
 
     def weigh(self, x: Array, e: float, reward: float) -> tuple[float, float]:
         """ψs and ψg, within their levels whatever a caller's link says."""
         square = float(x @ x)
-        if not square < _LONGEST_SQUARE:
+        if not square < LONGEST_SQUARE:
             return 0.0, 0.0
         length = math.sqrt(square)
-        psi = _LONGEST_SCALE if length * _LONGEST_SCALE <= 1.0 else 1.0 / max(length, square)
+        psi = LONGEST_SCALE if length * LONGEST_SCALE <= 1.0 else 1.0 / max(length, square)
         secant = (float(self.link.mean(e)) - self.centre) / e if abs(e) > 1e-6 else float(self.link.derivative(0.0))
         s = min(max(self.s_min, secant), self.W)
         return psi * s, psi * min(max(-self.B, reward - self.centre), self.B)

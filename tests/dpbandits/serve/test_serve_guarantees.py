@@ -118,6 +118,7 @@ ARGUMENTS = {
     "ShuffleArms": "horizon = 60\narms = 3",
     "AdaPUCB": "horizon = 60\narms = 3",
     "DPSE": "horizon = 60\narms = 3\nfirst_batch = 2",
+    "SlatePrivateGLM": f"{_PLAIN}\nk = 2",
     "StandingPrivateGLM": f"{_PLAIN}\narms = [[1.0, 0.0], [0.0, 1.0]]",
     "Restarting": f"{_INNER}\nhorizon = 60\nevery = 20",
 }

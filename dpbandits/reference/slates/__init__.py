@@ -1,0 +1,1 @@
+"""Policies for slates: k arms in a round, with clicks by position."""
