@@ -204,7 +204,7 @@ class Levels:
 
     * Below only: whoever plays well gets more than a random arm would, so that a mean above the middle says nothing.
     * Clearly only: a record that is not centred at the middle has a larger B, and its sums up to twice as much noise.
-    * Not at the end of the range: the slope of μ falls to 0 there. The level is half an se above the mean, and one se
+    * Not at the end of the range: the slope of μ falls to 0 there. The level is half an se above the mean, and two se
       above the end at least.
     * Once: records that were formed at one level are biased at another, by (c₀ − c₀′)·Σψx. That sum is not known. Where
       arms have no mean in common, earlier records are carried along, in H with about the weight that they would have
@@ -258,7 +258,7 @@ class Levels:
         settled = se <= _SETTLED
         if not settled or -mean < _FAR:
             return 0.0, settled
-        rate = low + max(0.5 + mean + _ABOVE * se, se) * (high - low)
+        rate = low + max(0.5 + mean + _ABOVE * se, 2.0 * se) * (high - low)
         # a link that does not take this value has no such level
         return (self.link.inverse(rate) if self.link.reaches(rate) else 0.0), settled
 
