@@ -157,7 +157,8 @@ class Refit:
         residual, in_row = m - secant * M @ seen, secant * batch_noise[0]
         unlikely = self._unlikely(last, secant * M, residual, (left_in_row * in_row, batch_noise[1]))
         variance = batch_noise[1] ** 2 + in_row**2 * float(seen @ seen)
-        found = misfit(residual, seen, variance, rounds - start, record.B)
+        # a level that is not settled may be far off, and does not stay
+        found = misfit(residual, seen, variance, rounds - start, record.B) if last.levelled else 0.0
         M, m = inverse @ M @ inverse, inverse @ m
         H = decay * last.H + slope * M
         b = decay * last.b + m - (secant - slope) * (M @ theta)
