@@ -7,16 +7,17 @@
 * ``"cap"``: the same with a smaller part of the sphere, PrivUnit of Bhowmick, Duchi, Freudiger, Kapoor & Rogers (2018),
   "Protection Against Reconstruction and Its Applications in Private Federated Learning", arXiv:1812.00984, algorithm 1.
   With u = ±v/‖v‖ as above the message is uniform on the cap of all V with Vᵀu ≥ h with probability p, and else on the
-  rest of the sphere. Pure ε-DP: the density is p/q on a cap, q its share of the sphere, and (1 − p)/(1 − q) elsewhere,
-  which differ by the factor e^ε at most, and a mixture over u does not widen that. h is what makes the message shortest,
-  among caps with q ≥ 1/256; at h = 0 it is the sphere of before.
+  rest of the sphere. Pure ε-DP: the density is p/q on a cap, q its share of the sphere, and (1 − p)/(1 − q) elsewhere.
+  These differ by the factor e^ε at most, and a mixture over u does not widen that. h is what makes the message
+  shortest, among caps with q ≥ 1/256; at h = 0 it is the sphere of before.
 * ``"gaussian"``: the record plus Gaussian noise, calibrated to its joint L2 sensitivity.
 
 Gaussian messages are on a lattice, with exact noise. A message from the sphere is one float vector or its negative, and
-which of the two is chosen with the stated odds, whatever the rounding. One from a cap is a vector that was drawn without
-regard to the record, the first that fell on the side that a coin chose: no digit of it tells more than on which side it
-is. What a cap's share is off by, as normal numbers and products are rounded, is less than 10⁻⁹ of it; ε is lowered by
-10⁻⁶ for that. (On both sides a vector is looked for, so that the time it takes does not tell which was sent.)
+which of the two is chosen with the stated odds, whatever the rounding. One from a cap is a vector that was drawn
+without regard to the record, the first that fell on the side that a coin chose: no digit of it tells more than on which
+side it is. What a cap's share is off by, as normal numbers and products are rounded, is less than 10⁻⁹ of it; ε is
+lowered by 10⁻⁶ for that. (A vector is looked for on both sides, so that the time it takes does not tell which was
+sent.)
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class PairMessages:
     ((2, 2), (2,), 'sphere', PureDP(epsilon=1.0...))
     """
 
-    _KEPT = ("sums", "messages")
+    _KEPT = ("sums", "messages", "released")
 
     def __init__(
         self,
@@ -152,12 +153,12 @@ class PairMessages:
         pure = min(30.0, 1.0 / calibrate(lambda z: m * PureDP(1.0 / z, adjacency=adjacency), budget))
         half, cap = _Cap(0.0, 1.0 / (1.0 + math.exp(pure)), 1.0 / _sphere_radius(size, pure)), _best_cap(size, pure)
         # the root mean square of a coordinate
-        stds = {
+        stds: dict[Randomizer, float] = {
             "sphere": self.longest / (half.mean * math.sqrt(size)),
             "cap": self.longest / (cap.mean * math.sqrt(size)),
             "gaussian": gaussian,
         }
-        self.randomizer = randomizer or min(stds, key=stds.__getitem__)
+        self.randomizer: Randomizer = min(stds, key=lambda one: stds[one]) if randomizer is None else randomizer
         chosen = half if self.randomizer == "sphere" else cap
         self.height, self.far, self.radius = chosen.height, chosen.far, self.longest / chosen.mean
         self._gaussian = GaussianMechanism(
@@ -165,14 +166,13 @@ class PairMessages:
         )
         self.std = stds[self.randomizer]
         one: Release = (
-            Gaussian(z, adjacency=adjacency)
-            if self.randomizer == "gaussian"
-            else PureDP(pure, adjacency=adjacency)
+            Gaussian(z, adjacency=adjacency) if self.randomizer == "gaussian" else PureDP(pure, adjacency=adjacency)
         )
         self.cost = m * one
         charge(ledger, self.cost, type(self).__name__, self.rng)
         self.sums = np.zeros(size)  # of messages
         self.messages = 0
+        self.released = 0  # how many there were then
 
     def add(self, x: Array, w: float, g: float) -> None:
         """The user randomizes its record, and its message is all that is added.
@@ -225,10 +225,13 @@ class PairMessages:
     def release(self) -> NoisyPair:
         """H and b of the messages so far, which whoever adds them up has anyway."""
         (a, c), D = self.scales, len(self._rows)
-        spread = math.sqrt(self.messages) * self.std
-        # as if all had come in one batch
-        noise = spread / a, spread / c
-        return NoisyPair(smat(self.sums[:D] / a), self.sums[D:] / c, noise, noise, 1.0)
+        # where no message came there is no noise, of which nobody must make anything
+        noise, batch_noise = (
+            (std / a, std / c)
+            for std in (self.std * math.sqrt(max(1, n)) for n in (self.messages, self.messages - self.released))
+        )
+        self.released = self.messages
+        return NoisyPair(smat(self.sums[:D] / a), self.sums[D:] / c, noise, batch_noise, 1.0)
 
     def kept(self) -> dict[str, Any]:
         """For a state file."""

@@ -1,6 +1,7 @@
 """End to end: what one message shows of the user who sent it.
 
-The score is the exact log-likelihood ratio of the message: linear for the Gaussian; for the sphere and its caps one of a few values.
+The score is the exact log-likelihood ratio of the message: linear for the Gaussian; for the sphere and its caps one of
+a few values.
 Every user sends one message, made of public parameters and of that user's round alone, so one message is the whole
 release; everything later is post-processing, bit by bit (``test_exact_releases.py``).
 """
