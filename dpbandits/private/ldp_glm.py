@@ -1,41 +1,40 @@
 """LDPGLM: generalized linear bandits in the local model, where every user randomizes its own record.
 
-For whoever learns from people who trust no server. The server publishes θ and H⁻¹; a user's device chooses the arm,
-sees the reward, and sends *one* noisy record. The setting is that of Han, Liang, Wang & Zhang (2021), "Generalized
-Linear Bandits with Local Differential Privacy", arXiv:2106.03365. Their LDP-SGD sends a randomized gradient and plays
-greedily, their LDP-GLOC sends noisy second moments and plays optimistically. Here one record carries both: with
-e = xᵀθ, w = clip(μ̇(e), w_min, W) and g = clip(w·e + r − μ(e), ±B), it is the pair (w·x xᵀ, g·x), randomized. The server
-adds the records up, and refits on a public schedule: H is the first sum plus a ridge as large as the sum's noise, and
-θ = argmin over ‖θ‖ ≤ S of ½θᵀHθ − bᵀθ. Devices play
-
-    argmax xᵀθ + β√(xᵀH⁻¹(H + n·s²I)H⁻¹x),
-
-s² the variance of one record's noise in a coordinate of g·x: in the local model this noise, not the rewards', makes
-most of θ's error, and it is what has to be explored against. The first rounds play the best arm in random directions.
+For whoever learns from people who trust no server. The server publishes θ and a root of its covariance; a user's
+device chooses the arm, sees the reward, and sends *one* noisy record. The setting is that of Han, Liang, Wang & Zhang
+(2021), "Generalized Linear Bandits with Local Differential Privacy", arXiv:2106.03365. Their LDP-SGD sends a randomized
+gradient and plays greedily, their LDP-GLOC sends noisy second moments and plays optimistically. Here one record carries
+both: that of :class:`~dpbandits.policies.OnePassPrivateGLM`, (ψs·x xᵀ, ψg·x) with the secant slope s at the θ that was
+last published and g = clip(r − c₀, ±B), randomized. The server adds the messages up, and refits on a public schedule as
+that policy does (``private.parts.one_pass``): no message is looked at twice. Devices play
+argmax xᵀ(θ + β·U diag(√(f/p))ξ), with ξ of their own. The first rounds play the best arm in random directions.
 
 Randomizers
 -----------
 * ``"sphere"``: that of Duchi, Jordan & Wainwright (2018), pure ε-DP;
+* ``"cap"``: its refinement by Bhowmick et al. (2018), PrivUnit, pure ε-DP, with 0.86 of the sphere's variance at ε = 1,
+  0.27 at 4 and 0.1 at 8;
 * ``"gaussian"``: the record plus Gaussian noise, calibrated to its joint L2 sensitivity
-  (:mod:`dpkit.moments.local` has both).
+  (:mod:`dpkit.moments.local` has them).
 
-By default the one with less variance, which is a public choice: the sphere at small ε, the Gaussian at large.
+By default the one with the least variance, by calculation: a cap, or the Gaussian from about ε = 32 on.
 
 Guarantee
 ---------
 * Unit: one round, that is its user's arm set and reward. Neighbours: one user's round differs ("replace"), or its
-  record is the null one ("zero_out"; for the sphere at the price of "replace").
-* What leaves a device is the randomized record and nothing else. Scaled to (a·svec(w·x xᵀ), c·g·x), 0 ≤ w ≤ W, |g| ≤ B
-  and ‖x‖ ≤ 1 (checked or clipped, always), two records are at most
+  record is the null one ("zero_out"; for sphere and cap at the price of "replace").
+* What leaves a device is the randomized record and nothing else. Scaled to (a·svec(w·x xᵀ), c·γ·x) with w = ψs and
+  γ = ψg, 0 ≤ w‖x‖² ≤ W and |γ|·‖x‖ ≤ B as s and g are cut and ψ‖x‖ ≤ 1 (always), two records are at most
   ``dpkit.geometry.pair_sensitivity(a, W, c, B)`` apart and none is longer than √(a²W² + c²B²). So each message meets
   the budget by itself, against a server that is not trusted, all other users, and whoever sees the messages.
 * Each user sends one message: users compose in parallel, and the ledger holds the cost of one message, recorded when
   the policy is made. Later users' messages depend on earlier ones (sequential interaction); that costs nothing, since θ
-  and H are post-processing of messages.
+  and the root are post-processing of messages.
 * Not protected: whether and when a device sends. Where a reward's arrival is itself private, a device must send at a
   time that does not depend on it, a record of zeros if there is no reward.
 * It holds for the program as it runs: Gaussian messages are on a lattice, with exact noise. A message from the sphere
-  is one float vector or its negative, and which of the two is chosen with the stated odds, whatever the rounding.
+  is one float vector or its negative, and which of the two is chosen with the stated odds, whatever the rounding; one
+  from a cap is a vector drawn without regard to the record (:mod:`dpkit.moments.local`).
 
 This object simulates both sides. ``select`` and ``update`` are the device's; what they pass to the server is the
 message. The saved state holds the server's sums, and the arms of open decisions; in a deployment these stay on the
@@ -49,81 +48,50 @@ Cost per round: O(Kd²) to select, O(d²) to update, O(d³) at each refit; memor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
 from accounting import Budget
 from accounting.arrays import Array
-from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.checks import fraction, integer, positive
 from dpbandits.durability.state import renamed
-from dpbandits.policy.choices import Law, Perturbed
+from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
-from dpbandits.private.parts.records import GLMRecord
-from dpbandits.private.parts.ridge import lifted
-from dpkit.models.ellipsoid import ball_constrained_minimizer, norms
+from dpbandits.private.parts.one_pass import Estimate, Refit
+from dpbandits.private.parts.posterior_rule import PosteriorRule
+from dpbandits.private.parts.records import Levels, SecantRecord, balanced_share, never_cut
+from dpkit.geometry import smat, svec
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior
-from dpkit.moments.local import PairMessages
-from dpkit.moments.pairs import NoisyPair
+from dpkit.moments.local import PairMessages, Randomizer
+from dpkit.moments.pairs import pair_scales
+from dpkit.states.entries import plain
 
 __all__ = ["LDPGLM"]
 
-
-@dataclass(frozen=True)
-class Estimate:
-    """The public half: θ, and H⁻¹(H + n·s²I)H⁻¹."""
-
-    theta: Array
-    uncertainty: Array
+# β of policies that were saved with sums of tangent records, and played by half-widths
+_BEFORE = 0.5
 
 
 @dataclass(frozen=True)
 class Record:
-    """(x, w, g) on the device, at the θ in force."""
+    """(x, ψs, ψg) on the device, at the θ in force."""
 
-    tangent: GLMRecord
+    secant: SecantRecord
 
     def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float]:
         x = pending.arm
-        return x, *self.tangent.weigh(float(x @ public.theta), reward)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """argmax xᵀθ + β√(xᵀH⁻¹(H + n·s²I)H⁻¹x)."""
-
-    exploration: float
-
-    def __call__(self, public: Estimate, arms: Array, since: int) -> Array | Law:
-        if since == 0:
-            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return Perturbed(arms)
-        return arms @ public.theta + self.exploration * norms(arms, public.uncertainty)
-
-
-@dataclass(frozen=True)
-class Refit:
-    """θ fitted to the messages so far: post-processing of what the server has anyway."""
-
-    ridge: float
-    theta_bound: float
-
-    def __call__(self, last: Estimate, sums: NoisyPair, ends: Sequence[int]) -> Estimate:
-        noise_H, noise_b = sums.noise
-        eigenvalues, U = np.linalg.eigh(sums.H)
-        eigenvalues = lifted(eigenvalues, noise_H, self.ridge, left=0.5)
-        theta = ball_constrained_minimizer(eigenvalues, U, sums.b, self.theta_bound)
-        return Estimate(theta, (U * (1.0 / eigenvalues + (noise_b / eigenvalues) ** 2)) @ U.T)
+        return x, *self.secant.weigh(x, float(x @ public.theta), reward)
 
 
 class LDPGLM(PrivatePolicy[Estimate]):
-    """Optimism over sums of locally randomized records.
+    """A posterior under sums of locally randomized records.
 
     Parameters
     ----------
@@ -137,20 +105,23 @@ class LDPGLM(PrivatePolicy[Estimate]):
         T, the number of rounds that the policy will take part in.
     theta_bound : float
         S ≥ ‖θ‖.
-    randomizer : {"sphere", "gaussian"}, optional
-        See the module. By default the one with less variance.
+    randomizer : {"sphere", "cap", "gaussian"}, optional
+        See the module. By default the one with the least variance.
     growth : float
         The server refits after numbers of rounds that grow by this factor, at least 1.
     first_batch : int, optional
         Rounds before the first fit. By default T/100, at least 4d and at most T/20.
-    gradient_share : float
-        Share, in (0, 1), of the squared sensitivity that is given to g·x rather than to w·x xᵀ.
+    gradient_share : float, optional
+        Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ. By default from 0.65
+        to 0.8 (``private.parts.records.balanced_share``).
     clip : float, optional
-        B. By default the largest |r − μ(0)|.
-    exploration : float
-        β ≥ 0, in standard deviations of θ's error.
+        B. By default the largest |r − c₀|; for counts at most 0.8 × a typical one.
+    exploration : float or "inverse_gap"
+        β ≥ 0, or draws by the gaps of predicted rewards; see :class:`~dpbandits.policies.OnePassPrivateGLM`.
+    gamma_scale : float
+        Of "inverse_gap", by default that of Vowpal Wabbit.
     ridge : float
-        Added to H besides a bound on the operator norm of its noise.
+        Precision of the prior of θ, times S²/d.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
@@ -176,6 +147,9 @@ class LDPGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["local"]] = "local"
     by_rows = True
     prices_persons = True
+    choices_read = ("theta", "root")
+    rule: PosteriorRule
+    refit: Refit
 
     def __init__(
         self,
@@ -185,12 +159,13 @@ class LDPGLM(PrivatePolicy[Estimate]):
         budget: Budget,
         horizon: int,
         theta_bound: float = 3.0,
-        randomizer: Literal["sphere", "gaussian"] | None = None,
-        growth: float = 1.1,
+        randomizer: Randomizer | None = None,
+        growth: float = 1.2,
         first_batch: int | None = None,
-        gradient_share: float = 0.95,
+        gradient_share: float | None = None,
         clip: float | None = None,
-        exploration: float = 2.0,
+        exploration: Exploration = 0.5,
+        gamma_scale: float = 10.0,
         ridge: float = 1.0,
         **options: Unpack[PrivateOptions],
     ) -> None:
@@ -202,18 +177,19 @@ class LDPGLM(PrivatePolicy[Estimate]):
         self.first_batch = first_length(first_batch, max(4 * dim, T // 100), T)
         self.growth = growth
         self.schedule = Schedule.batches(T, self.first_batch, growth)
-        self.gradient_share = fraction("gradient_share", gradient_share)
-        centre = float(self.link.mean(0.0))
-        default = max(abs(low - centre), abs(high - centre))
-        tangent = GLMRecord.of(self.link, S, (low, high), default if clip is None else clip)
-        self.clip = tangent.B
-        self.exploration = nonnegative("exploration", exploration)
+        levels = Levels(self.link, S, (low, high), clip, False)
+        secant = levels.base
+        self.clip, W = secant.B, secant.W
+        share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
+        self.gradient_share = fraction("gradient_share", share)
+        self.exploration, width = checked_exploration(exploration)
+        self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
 
-        self.record = Record(tangent)
+        self.record = Record(secant)
         self.sums = PairMessages(
             dim,
-            tangent.W,
+            W,
             self.clip,
             self.gradient_share,
             budget=budget,
@@ -222,9 +198,11 @@ class LDPGLM(PrivatePolicy[Estimate]):
             randomizer=randomizer,
         )
         self.randomizer = self.sums.randomizer
-        self.rule = Rule(self.exploration)
-        self.refit = Refit(self.ridge, S)
-        self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)
+        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, False)
+        # every message has noise of its own: what H and b tell of a batch is in no other metric
+        known, alike = Prior.of(None, dim, self.ridge * dim / S**2, S), np.ones((dim, dim))
+        self.refit = Refit(levels, S, known, False, width, alike, T, None, False)
+        self.public = self.refit.nothing()
         self.open_run(self.sums.cost)
 
     @property
@@ -233,10 +211,7 @@ class LDPGLM(PrivatePolicy[Estimate]):
         return self.public.theta
 
     def found(self) -> Found:
-        # no prior that would say anything: the share of the data is 1
-        return found_along(
-            self.public.theta, self.public.uncertainty, Prior(np.zeros(self.dim), 1e-9 * np.eye(self.dim)), None
-        )
+        return found_along(self.public.theta, self.public.covariance, self.refit.prior, never_cut(self))
 
     def resume(self, saved: Any) -> None:
         names = ("sums", "messages")
@@ -244,4 +219,27 @@ class LDPGLM(PrivatePolicy[Estimate]):
         if isinstance(saved, Mapping) and "messages" in saved:  # older states have both beside the public half
             rest = {name: value for name, value in saved.items() if name not in names}
             saved = {**rest, "sums": {name: saved[name] for name in names}}
+        if isinstance(saved, Mapping) and "uncertainty" in dict(saved.get("public", {})):
+            saved = self._of_tangents(saved)
         super().resume(saved)
+
+    def _of_tangents(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """States of when records were tangents: their sums solve Hθ = b as those of secants do, in other units."""
+        sums, d = dict(saved["sums"]), self.dim
+        size = d * (d + 1) // 2
+        (a, c), old = (
+            self.sums.scales,
+            pair_scales(self.link.lipschitz(self.theta_bound), self.clip, self.gradient_share),
+        )
+        total = np.array(sums["sums"], dtype=np.float64)
+        H, b = smat(total[:size] / old[0]), total[size:] / old[1]
+        sums["sums"] = np.concatenate([svec(a * H), c * b])
+        sums["released"] = sums["messages"]
+        # about as many releases have been made
+        k = float(np.searchsorted(self.schedule.ends, sums["messages"], side="right"))
+        self.exploration = _BEFORE
+        self.rule, self.refit = replace(self.rule, exploration=_BEFORE), replace(self.refit, width=_BEFORE)
+        known = {"theta": dict(saved["public"])["theta"], "H": H, "b": b, "slopes": k, "secants": k, "totals": (H, b)}
+        # until the next release a random direction is added, of the length that θ may have
+        public = replace(self.refit.nothing(), root=_BEFORE * self.refit.prior.root, **known)
+        return {**saved, "sums": sums, "public": plain(public)}

@@ -4,16 +4,26 @@
   Estimation", section 4.2.3. A record v of length at most ϱ becomes ±ϱv/‖v‖, + with probability ½ + ‖v‖/(2ϱ); the
   message is uniform on the half of a sphere around it with probability e^ε/(1 + e^ε), else on the other half. The
   sphere's radius makes it unbiased. Pure ε-DP: given the sign, a message's density has one of two values whatever v is.
+* ``"cap"``: the same with a smaller part of the sphere, PrivUnit of Bhowmick, Duchi, Freudiger, Kapoor & Rogers (2018),
+  "Protection Against Reconstruction and Its Applications in Private Federated Learning", arXiv:1812.00984, algorithm 1.
+  With u = ±v/‖v‖ as above the message is uniform on the cap of all V with Vᵀu ≥ h with probability p, and else on the
+  rest of the sphere. Pure ε-DP: the density is p/q on a cap, q its share of the sphere, and (1 − p)/(1 − q) elsewhere.
+  These differ by the factor e^ε at most, and a mixture over u does not widen that. h is what makes the message
+  shortest, among caps with q ≥ 1/256; at h = 0 it is the sphere of before.
 * ``"gaussian"``: the record plus Gaussian noise, calibrated to its joint L2 sensitivity.
 
 Gaussian messages are on a lattice, with exact noise. A message from the sphere is one float vector or its negative, and
-which of the two is chosen with the stated odds, whatever the rounding.
+which of the two is chosen with the stated odds, whatever the rounding. One from a cap is a vector that was drawn
+without regard to the record, the first that fell on the side that a coin chose: no digit of it tells more than on which
+side it is. What a cap's share is off by, as normal numbers and products are rounded, is less than 10⁻⁹ of it; ε is
+lowered by 10⁻⁶ for that. (A vector is looked for on both sides, so that the time it takes does not tell which was
+sent.)
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,7 +40,16 @@ from dpkit.states import entries
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
 
-__all__ = ["PairMessages"]
+__all__ = ["PairMessages", "Randomizer"]
+
+Randomizer = Literal["sphere", "cap", "gaussian"]
+
+# the smallest share of the sphere that a cap has: on average so many vectors are drawn for a message
+_SMALLEST = 1.0 / 256.0
+# what ε of a cap is lowered by for rounding
+_SLACK = 1e-6
+# vectors at a time
+_DRAWN = 64
 
 
 class PairMessages:
@@ -57,8 +76,9 @@ class PairMessages:
         Charged with ``cost`` here, before any noise is drawn.
     records : int, optional
         m, where the unit is a person.
-    randomizer : {"sphere", "gaussian"}, optional
-        By default the one with less variance, which is a public choice: the sphere at small ε, the Gaussian at large.
+    randomizer : {"sphere", "cap", "gaussian"}, optional
+        By default the one with the least variance, which is a public choice: a cap, or the Gaussian where δ or ε is
+        large.
 
     Attributes
     ----------
@@ -72,8 +92,10 @@ class PairMessages:
         Of the noise in one coordinate of a message (the sphere's is at most its root mean square).
     radius : float
         Of the sphere.
+    height : float
+        h, where a cap begins.
     far : float
-        How often a message is on the half of the sphere that is away from its record.
+        How often a message is on the part of the sphere that is away from its record.
 
     Raises
     ------
@@ -94,7 +116,7 @@ class PairMessages:
     ((2, 2), (2,), 'sphere', PureDP(epsilon=1.0...))
     """
 
-    _KEPT = ("sums", "messages")
+    _KEPT = ("sums", "messages", "released")
 
     def __init__(
         self,
@@ -107,11 +129,11 @@ class PairMessages:
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
         records: int | None = None,
-        randomizer: Literal["sphere", "gaussian"] | None = None,
+        randomizer: Randomizer | None = None,
     ) -> None:
         dim, m = integer("dim", dim, at_least=1), 1 if records is None else integer("records", records, at_least=1)
         if randomizer is not None:
-            choice("randomizer", randomizer, "sphere", "gaussian")
+            choice("randomizer", randomizer, "sphere", "cap", "gaussian")
         self.scales = a, c = pair_scales(W, B, share)
         self._bounds = PairBounds.of(W, B, 0.0)
         self.longest = math.hypot(a * W, c * B)
@@ -129,20 +151,28 @@ class PairMessages:
         gaussian = z * pair_sensitivity(a, W, c, B, adjacency)
         # beyond e^−30 the chance of the other half sphere nears the resolution of a random number, and would be lost
         pure = min(30.0, 1.0 / calibrate(lambda z: m * PureDP(1.0 / z, adjacency=adjacency), budget))
-        self.radius = self.longest * _sphere_radius(size, pure)
-        sphere = self.radius / math.sqrt(size)
-        self.randomizer = randomizer or ("sphere" if sphere < gaussian else "gaussian")
+        half, cap = _Cap(0.0, 1.0 / (1.0 + math.exp(pure)), 1.0 / _sphere_radius(size, pure)), _best_cap(size, pure)
+        # the root mean square of a coordinate
+        stds: dict[Randomizer, float] = {
+            "sphere": self.longest / (half.mean * math.sqrt(size)),
+            "cap": self.longest / (cap.mean * math.sqrt(size)),
+            "gaussian": gaussian,
+        }
+        self.randomizer: Randomizer = min(stds, key=lambda one: stds[one]) if randomizer is None else randomizer
+        chosen = half if self.randomizer == "sphere" else cap
+        self.height, self.far, self.radius = chosen.height, chosen.far, self.longest / chosen.mean
         self._gaussian = GaussianMechanism(
             noise_multiplier=z, sensitivity=gaussian / z, adjacency=adjacency, rng=self.rng
         )
-        self.far = 1.0 / (1.0 + math.exp(pure))
-        on_sphere = self.randomizer == "sphere"
-        self.std = sphere if on_sphere else gaussian
-        one: Release = PureDP(pure, adjacency=adjacency) if on_sphere else Gaussian(z, adjacency=adjacency)
+        self.std = stds[self.randomizer]
+        one: Release = (
+            Gaussian(z, adjacency=adjacency) if self.randomizer == "gaussian" else PureDP(pure, adjacency=adjacency)
+        )
         self.cost = m * one
         charge(ledger, self.cost, type(self).__name__, self.rng)
         self.sums = np.zeros(size)  # of messages
         self.messages = 0
+        self.released = 0  # how many there were then
 
     def add(self, x: Array, w: float, g: float) -> None:
         """The user randomizes its record, and its message is all that is added.
@@ -163,6 +193,8 @@ class PairMessages:
         """One message: all that leaves a device."""
         if self.randomizer == "gaussian":
             return np.asarray(self._gaussian.release(record))
+        if self.randomizer == "cap":
+            return self._on_a_cap(record)
         draws = self.rng.standard_normal(len(record) + 2)  # one draw is faster than two
         noise, normals = draws[:-2], draws[-2:]
         length = math.sqrt(record @ record)
@@ -173,13 +205,33 @@ class PairMessages:
         scale = self.radius / math.sqrt(noise @ noise)
         return np.asarray(noise * (scale if (along * side > 0) == (away >= self.far) else -scale))
 
+    def _on_a_cap(self, record: Array) -> Array:
+        away, toward_record = (0.5 * math.erfc(-float(z) * math.sqrt(0.5)) for z in self.rng.standard_normal(2))
+        length = math.sqrt(record @ record)
+        unit = record / length if length > 0.0 else np.eye(1, len(record))[0]
+        if toward_record >= 0.5 + 0.5 * min(1.0, length / self.longest):
+            unit = -unit
+        found: dict[bool, Array] = {}
+        while len(found) < 2:
+            noise = self.rng.standard_normal((_DRAWN, len(record)))
+            inside = noise @ unit >= self.height * np.sqrt(np.einsum("ij,ij->i", noise, noise))
+            for side in (True, False):
+                first = int((inside == side).argmax())
+                if side not in found and inside[first] == side:
+                    found[side] = noise[first]
+        chosen = found[away >= self.far]
+        return np.asarray(chosen * (self.radius / math.sqrt(chosen @ chosen)))
+
     def release(self) -> NoisyPair:
         """H and b of the messages so far, which whoever adds them up has anyway."""
         (a, c), D = self.scales, len(self._rows)
-        spread = math.sqrt(self.messages) * self.std
-        # as if all had come in one batch
-        noise = spread / a, spread / c
-        return NoisyPair(smat(self.sums[:D] / a), self.sums[D:] / c, noise, noise, 1.0)
+        # where no message came there is no noise, of which nobody must make anything
+        noise, batch_noise = (
+            (std / a, std / c)
+            for std in (self.std * math.sqrt(max(1, n)) for n in (self.messages, self.messages - self.released))
+        )
+        self.released = self.messages
+        return NoisyPair(smat(self.sums[:D] / a), self.sums[D:] / c, noise, batch_noise, 1.0)
 
     def kept(self) -> dict[str, Any]:
         """For a state file."""
@@ -198,3 +250,32 @@ def _sphere_radius(size: int, epsilon: float) -> float:
     """
     log_c = math.lgamma(size / 2) - math.lgamma((size + 1) / 2) - 0.5 * math.log(math.pi)
     return math.exp(-log_c) / math.tanh(epsilon / 2)
+
+
+class _Cap(NamedTuple):
+    """h, 1 − p, and the mean of Vᵀu over messages V of length 1."""
+
+    height: float
+    far: float
+    mean: float
+
+
+def _best_cap(size: int, epsilon: float) -> _Cap:
+    """The cap of which the mean is the largest, among shares q = 2^−k/8 from ½ to 1/256.
+
+    Vᵀu of a uniform V has a density in proportion to (1 − t²)^{α − 1}, α = (size − 1)/2, so that q = ½·I_{1−h²}(α, ½)
+    and E[Vᵀu; Vᵀu ≥ h] = (1 − h²)^α/(2α·B(½, α)) (Bhowmick et al. 2018, lemma 4.1).
+    """
+    from scipy.special import betaincinv, betaln
+
+    alpha, lowered = 0.5 * (size - 1), max(0.5 * epsilon, epsilon - _SLACK)
+    shares = 2.0 ** -np.arange(1.0, 8.0 + 1e-9, 0.125)
+    q = shares[shares >= _SMALLEST]
+    left = betaincinv(alpha, 0.5, 2.0 * q)  # 1 − h²
+    beyond = np.exp(alpha * np.log(left) - betaln(0.5, alpha)) / (2.0 * alpha)
+    # of (1 − p)/p = (1 − q)/(q·e^ε), without a large number
+    odds = (1.0 - q) / q * math.exp(-lowered)
+    p, far = 1.0 / (1.0 + odds), odds / (1.0 + odds)
+    means = p * beyond / q - far * beyond / (1.0 - q)
+    best = int(means.argmax())
+    return _Cap(math.sqrt(max(0.0, 1.0 - float(left[best]))), float(far[best]), float(means[best]))

@@ -16,10 +16,11 @@ from dpbandits import simulate
 from dpbandits.lab.environments import GLM
 from dpbandits.policies import LDPGLM
 from dpkit.geometry import svec
+from dpkit.moments.pairs import NoisyPair
 
 BUDGET = Budget(1.0, 1e-5)
 LINKS = ("logistic", "probit", "linear")
-RANDOMIZERS = ("sphere", "gaussian")
+RANDOMIZERS = ("sphere", "cap", "gaussian")
 
 
 def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> LDPGLM:
@@ -33,15 +34,15 @@ def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> LDPGLM:
 @pytest.mark.parametrize("length", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("randomizer", RANDOMIZERS)
 def test_a_message_is_unbiased_and_as_noisy_as_stated(randomizer, length):
-    """Means and mean squares over 12,000 messages. Each of 36 checks has a false-alarm rate below 1e-10 (6.5 standard
-    errors); 0.9 or 1.1 times the Gaussian noise would fail by more than 10. The sphere's scale is checked below.
+    """Means and mean squares over 12,000 messages. Each of 54 checks has a false-alarm rate below 1e-10 (6.5 standard
+    errors); 0.9 or 1.1 times the Gaussian noise would fail by more than 10. Scales of sphere and cap are checked below.
     """
     policy, n = policy_with(dim=2, randomizer=randomizer), 12_000
     record = np.array([0.5, -0.3, 0.2, 0.6, -0.5])
     record *= length * policy.sums.longest / np.linalg.norm(record)
     messages = np.array([policy.sums.randomized(record) for _ in range(n)])
     size = len(record)
-    if randomizer == "sphere":
+    if randomizer != "gaussian":
         np.testing.assert_allclose(np.linalg.norm(messages, axis=1), policy.sums.radius)
         assert policy.sums.std == pytest.approx(policy.sums.radius / math.sqrt(size))
         spread = policy.sums.radius
@@ -85,10 +86,10 @@ def test_either_randomizer_meets_the_budget_and_the_better_one_is_the_default():
         assert epsilon(row.release, BUDGET.delta) <= BUDGET.epsilon
         assert epsilon(row.release, BUDGET.delta) == pytest.approx(BUDGET.epsilon, rel=1e-9)
         costs[policy.randomizer if randomizer is None else randomizer] = type(row.release)
-    assert costs == {"sphere": PureDP, "gaussian": Gaussian}
-    assert policy.randomizer == "sphere"
-    assert policy_with(budget=Budget(8.0, 1e-2)).randomizer == "gaussian"
-    for budget in (BUDGET, Budget(8.0, 1e-2)):
+    assert costs == {"sphere": PureDP, "cap": PureDP, "gaussian": Gaussian}
+    assert policy.randomizer == "cap"
+    assert policy_with(budget=Budget(64.0, 1e-2)).randomizer == "gaussian"
+    for budget in (BUDGET, Budget(64.0, 1e-2)):
         levels = {randomizer: policy_with(budget=budget, randomizer=randomizer).sums.std for randomizer in RANDOMIZERS}
         assert levels[policy_with(budget=budget).randomizer] == min(levels.values())
 
@@ -115,41 +116,77 @@ def test_the_spheres_density_has_two_values():
     assert abs(share - expected) <= 6.5 * math.sqrt(expected * (1 - expected) / n)
 
 
+@pytest.mark.parametrize("epsilon", [0.3, 2.0, 8.0, 25.0])
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_a_caps_message_is_unbiased_exactly_and_its_odds_are_the_prices(dim, epsilon):
+    """Both from the height alone, by quadrature: the cap's share q, the odds of its density, and the mean of Vᵀu."""
+    from scipy.integrate import quad
+
+    policy = policy_with(dim=dim, randomizer="cap", budget=Budget(epsilon, 1e-6))
+    pure, n, h = policy.ledger.rows()[0].release.epsilon, len(policy.sums.sums), policy.sums.height
+    density, angle = (lambda a: np.sin(a) ** (n - 2)), math.acos(h)
+    q = quad(density, 0.0, angle)[0] / quad(density, 0.0, math.pi)[0]
+    beyond = quad(lambda a: np.cos(a) * density(a), 0.0, angle)[0] / quad(density, 0.0, math.pi)[0]
+    far = policy.sums.far
+    assert 1 / 257 <= q <= 0.5 + 1e-12
+    spent = math.log((1 - far) / q) - math.log(far / (1 - q))
+    assert pure - 2e-6 <= spent < pure
+    mean = (1 - far) * beyond / q - far * beyond / (1 - q)
+    assert policy.sums.radius * mean == pytest.approx(policy.sums.longest, rel=1e-8)
+    # no worse than the half sphere, which is one of the caps
+    assert policy.sums.std <= policy_with(dim=dim, randomizer="sphere", budget=policy.budget).sums.std * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 5.0])
+def test_a_caps_messages_are_uniform_on_either_side(epsilon):
+    """10,000 messages: how many are in the cap, and means of Vᵀu; false-alarm rate below 4e-9 (6.2 deviations)."""
+    policy, n = policy_with(dim=2, randomizer="cap", budget=Budget(epsilon, 1e-6)), 10_000
+    sums = policy.sums
+    record = np.array([0.0, 0.0, 0.0, sums.longest, 0.0])
+    t = np.array([sums.randomized(record)[3] for _ in range(n)]) / sums.radius
+    inside = t >= sums.height
+    assert abs(inside.mean() - (1 - sums.far)) <= 6.2 * math.sqrt(sums.far * (1 - sums.far) / n)
+    # five entries: a coordinate of a uniform vector has a density in proportion to 1 − t²
+    h = sums.height
+    above = (1 - h**2) ** 2 / 4 / (2 / 3 - h + h**3 / 3)
+    below = -((1 - h**2) ** 2) / 4 / (2 / 3 + h - h**3 / 3)
+    for part, mean in ((t[inside], above), (t[~inside], below)):
+        assert abs(part.mean() - mean) <= 6.2 * part.std() / math.sqrt(len(part))
+
+
 # ------------------------------------------------------------------------------------------------- the server
 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_the_server_sees_messages_alone(link):
-    """With the randomizer taken out by hand, its sums are the records', and its fit follows from them."""
+    """With the randomizer taken out by hand, its sums are the records', and its fit is that of the sums."""
     policy, rng = policy_with(link, theta_bound=2.0, first_batch=20), np.random.default_rng(1)
     policy.sums.randomized = lambda record: record
-    L, W = policy.link, policy.link.lipschitz(2.0)  # moved to the base rate
+    L, secant, before = policy.link, policy.record.secant, policy.public  # moved to the base rate
     H, b, refits = np.zeros((3, 3)), np.zeros(3), []
     for t in range(150):
         theta_before = policy.theta.copy()
         decision = policy.select(ball(rng, 4, 3))
         if not np.array_equal(policy.theta, theta_before):
-            refits.append(t)
-            spread = math.sqrt(t) * policy.sums.std
-            level = spread / policy.sums.scales[0] * math.sqrt(6)
-            repaired = H + (1 + level) * np.eye(3)
-            np.testing.assert_allclose(policy.theta, np.linalg.solve(repaired, b), rtol=1e-8)
-            inverse = np.linalg.inv(repaired)
-            wide = inverse @ (repaired + (spread / policy.sums.scales[1]) ** 2 * np.eye(3)) @ inverse
-            np.testing.assert_allclose(policy.public.uncertainty, wide, rtol=1e-8, atol=1e-15)
+            batch, refits = t - (refits[-1] if refits else 0), [*refits, t]
+            noise, batch_noise = (
+                tuple(math.sqrt(n) * policy.sums.std / scale for scale in policy.sums.scales) for n in (t, batch)
+            )
+            told = policy.refit(before, NoisyPair(H, b, noise, batch_noise, 1.0), refits)
+            np.testing.assert_allclose(policy.theta, told.theta, rtol=1e-8)
+            np.testing.assert_allclose(policy.public.root, told.root, rtol=1e-8, atol=1e-12)
+            before = policy.public
         x, r = decision.arm, float(rng.random())
         e = float(x @ policy.theta)
-        w = np.clip(L.derivative(e), 0.2 * W, W)
-        H += w * np.outer(x, x)
-        b += np.clip(w * e + r - L.mean(e), -policy.clip, policy.clip) * x
+        s = float(L.derivative(0.0)) if abs(e) < 1e-6 else (float(L.mean(e)) - secant.centre) / e
+        psi = min(2.0, 1.0 / np.linalg.norm(x))
+        H += psi * np.clip(s, secant.s_min, secant.W) * np.outer(x, x)
+        b += psi * np.clip(r - secant.centre, -policy.clip, policy.clip) * x
         policy.update(decision, r)
         np.testing.assert_allclose(
             policy.sums.sums, np.concatenate([policy.sums.scales[0] * svec(H), policy.sums.scales[1] * b]), atol=1e-12
         )
     assert refits == [end for end in policy.schedule.ends if end < 150]
-    arms = ball(rng, 20, 3)
-    widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.public.uncertainty, arms))
-    np.testing.assert_allclose(policy.select(arms).scores, arms @ policy.theta + policy.exploration * widths)
 
 
 def test_one_users_message_is_recorded_once():
@@ -166,7 +203,7 @@ def test_one_users_message_is_recorded_once():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"randomizer": "coin"}, "randomizer must be 'sphere' or 'gaussian', got randomizer='coin'"),
+        ({"randomizer": "coin"}, "randomizer must be 'sphere', 'cap' or 'gaussian', got randomizer='coin'"),
         ({"growth": 0.9}, "growth must be at least 1, got growth=0.9"),
         ({"gradient_share": 0.0}, r"gradient_share must lie in \(0, 1\), got gradient_share=0.0"),
         ({"clip": 0.0}, "clip must be positive"),

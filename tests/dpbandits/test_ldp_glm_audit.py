@@ -1,6 +1,7 @@
 """End to end: what one message shows of the user who sent it.
 
-The score is the exact log-likelihood ratio of the message: linear for the Gaussian; for the sphere one of a few values.
+The score is the exact log-likelihood ratio of the message: linear for the Gaussian; for the sphere and its caps one of
+a few values.
 Every user sends one message, made of public parameters and of that user's round alone, so one message is the whole
 release; everything later is post-processing, bit by bit (``test_exact_releases.py``).
 """
@@ -52,16 +53,26 @@ def record(policy: LDPGLM, told) -> np.ndarray:
     return plain.sums.sums
 
 
+def share(sums) -> float:
+    """Of the sphere, that of a cap: of five entries, one has a density in proportion to 1 − t²."""
+    h = sums.height
+    return 0.75 * (2 / 3 - h + h**3 / 3)
+
+
 def ratio(policy: LDPGLM, other, outputs: np.ndarray) -> np.ndarray:
     u, v = record(policy, ONE), record(policy, other)
     if policy.randomizer == "gaussian":
         return outputs @ (u - v)
 
     def log_density(w: np.ndarray) -> np.ndarray:
-        sign = 0.5 + 0.5 * np.linalg.norm(w) / policy.sums.longest
-        p = 1 - policy.sums.far
-        ahead = outputs @ w > 0
-        return np.log(np.where(ahead, sign * p + (1 - sign) * (1 - p), sign * (1 - p) + (1 - sign) * p))
+        sums = policy.sums
+        sign = 0.5 + 0.5 * np.linalg.norm(w) / sums.longest
+        along = outputs @ w / (np.linalg.norm(w) * sums.radius)
+        # the densities on a cap, of which ``share`` of all directions are part, and elsewhere
+        on, off = (1 - sums.far) / share(sums), sums.far / (1 - share(sums))
+        return np.log(
+            sign * np.where(along >= sums.height, on, off) + (1 - sign) * np.where(-along >= sums.height, on, off)
+        )
 
     return log_density(u) - log_density(v)
 
@@ -96,7 +107,7 @@ class Seen:
         return audit.lower_bound(runs, ONE, other, batched=True, **known)
 
 
-@pytest.mark.parametrize("randomizer", ["sphere", "gaussian"])
+@pytest.mark.parametrize("randomizer", ["sphere", "cap", "gaussian"])
 def test_one_message_shows_no_more_than_the_budget(randomizer):
     """Of Gaussian messages, half the noise would be caught."""
     seen = Seen(make(randomizer))
@@ -109,10 +120,12 @@ def test_one_message_shows_no_more_than_the_budget(randomizer):
             seen.audited(opposite, noise=0.5).check(BUDGET.epsilon)
 
 
-def test_half_the_noise_of_the_sphere_is_caught():
+@pytest.mark.parametrize("randomizer", ["sphere", "cap"])
+def test_half_the_noise_of_the_sphere_is_caught(randomizer):
     """The sides' odds are e^(2ε), at the radius that goes with them."""
-    policy = make("sphere")
-    policy.sums.far = 1 / (1 + np.exp(2 * BUDGET.epsilon))
+    policy = make(randomizer)
+    q = share(policy.sums)
+    policy.sums.far = (1 - q) / (1 - q + q * np.exp(2 * BUDGET.epsilon))
     with pytest.raises(audit.PrivacyViolation):
         Seen(policy).audited(OTHERS["opposite arms"]).check(BUDGET.epsilon)
 

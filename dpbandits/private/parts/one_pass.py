@@ -7,7 +7,7 @@ All of it is post-processing: nothing here is told more than the released sums, 
 2. finds γ_k, adds to H and b, and shrinks H for its noise;
 3. weighs b along every eigenvector of H by what there is to know, together with the prior;
 4. looks around where information stands still, and there all the wider if arms stand;
-5. makes the metric of the next batch, and its level.
+5. makes the metric of the next batch; and, once, its level, where it may begin anew.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _SETTLED = 20.0
 # times taken for standing ones (unit-linear), e^1 would save 2 % of the regret, as much as if none were ever taken for
 # such; where arms stand it costs some 3 % at ε = 1 and 7 % at 4
 _LIKELY = 0.5
+# b is longer than noise makes it if its square is so many times what it has on average
+_LOPSIDED = 2.0
 # how wide to look around, in units of β: where little is known, and, at least, where arms stand
 _LITTLE, _WIDE = 0.5, 1.0
 
@@ -147,15 +149,16 @@ class Refit:
         m = units[1] * (totals[1] - decay * last.totals[1])
         seen = inverse @ theta
 
-        # in the first batch e is 0, unless there is a prior
-        guessed = k > 1 or self.given
+        # before anything is known e is 0, unless there is a prior
+        guessed = bool(last.H.any()) or self.given
         squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
         slope, secant = last.past.slopes(record, squares, ends) if guessed else record.slopes(0.0)
 
         residual, in_row = m - secant * M @ seen, secant * batch_noise[0]
         unlikely = self._unlikely(last, secant * M, residual, (left_in_row * in_row, batch_noise[1]))
         variance = batch_noise[1] ** 2 + in_row**2 * float(seen @ seen)
-        found = misfit(residual, seen, variance, rounds - start, record.B)
+        # a level that is not settled may be far off, and does not stay
+        found = misfit(residual, seen, variance, rounds - start, record.B) if last.levelled else 0.0
         M, m = inverse @ M @ inverse, inverse @ m
         H = decay * last.H + slope * M
         b = decay * last.b + m - (secant - slope) * (M @ theta)
@@ -183,6 +186,8 @@ class Refit:
         level, levelled = last.level, last.levelled
         if not levelled:
             level, levelled = self.levels.moved(*sums.level, rounds)
+            if level and self._lopsided(b, noise_b, rounds):
+                return self._anew(totals, rounds, k, level)
             # the weights of earlier records, at the new level
             flatter = self.levels.at(level).units[0] / units[0]
             H, squares = flatter * H, flatter * squares
@@ -190,6 +195,29 @@ class Refit:
         history = H, b, slopes, secants, squares, totals, past
         also = found, known.covariance, unlikely, metric, settled, stands
         return Estimate(known.mean, root, *history, *also, level, levelled)
+
+    def _lopsided(self, b: Array, noise: float, rounds: int) -> bool:
+        """Whether the chosen arms of all rounds so far seem to have a mean far from 0, beside the noise of b.
+
+        Rewards far below c₀ make b about −(c₀ − mean)·Σψx. Without such a mean it has d·σ_b² and, in each round, at
+        most B² of squared length on average.
+        """
+        return float(b @ b) > _LOPSIDED * (len(b) * noise**2 + rounds * self.levels.base.B**2)
+
+    def _anew(self, totals: tuple[Array, Array], rounds: int, k: int, level: float) -> Estimate:
+        """As at the start, at another level; the noise of sums since then is taken to be that of all sums."""
+        nothing, past = self.nothing(), Past.empty(len(totals[1]))
+        return replace(
+            nothing,
+            # a random direction, of whatever length
+            root=nothing.root if self.given else self.prior.root,
+            slopes=float(k),
+            secants=float(k),
+            totals=totals,
+            past=replace(past, rounds=np.full_like(past.rounds, rounds)),
+            level=level,
+            levelled=True,
+        )
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:
         """How badly the batch fits what was released before; M, the residual and their noise are in its metric."""
@@ -209,7 +237,7 @@ class Refit:
         √ln(T/t), since the later an arm is found the less it is worth.
         """
         since, earlier, _ = last.past.before(0.55 * rounds)
-        if not since:
+        if not earlier.any():
             return np.ones(len(eigenvalues)), False
         # of what was known then, and of rounds (all alike, or fading), this much is left
         left, share = 1.0, since / rounds

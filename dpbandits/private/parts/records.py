@@ -55,9 +55,10 @@ _TYPICAL, _LEAST_CUT = 1600, 0.7
 LONGEST_SQUARE = 1e100
 # s_min over W at least, at every level but the first: the sensitivity grows as this falls below ½
 _FLATTEST_LEVEL = 0.5
-# in units of the range: how well the level must be known, from where on it is far from the middle (also in se), and how
-# far it is from the ends at least
-_SETTLED, _FAR, _SURE, _LEAST = 0.05, 0.2, 2.5, 0.01
+# in units of the range: how well the level must be known, and from where on it is far from the middle
+_SETTLED, _FAR = 0.04, 0.2
+# by how many se it is taken to be above the mean: a level of a third of the rate costs twice as much as one of thrice
+_ABOVE = 0.5
 # of the least chance of a reward
 _CHANCE = 0.05
 # the squares of W, and of what is in proportion to it, must be numbers
@@ -218,18 +219,20 @@ class Levels:
 
     A policy that is told no base rate begins at the middle of the range of rewards. Of its first rounds, which play
     about at random, it sums (r − middle)/(high − low), too. After a release that says their mean to ± se, se by noise
-    and chance. Where the mean is below the middle by 0.2 and by 2.5·se at least, records to come are centred at it, as
-    at a base rate; and as soon as se is at most 0.05 the level is settled, and no round is asked for it any more.
+    and chance. As soon as se is at most 0.04 the level is settled, and no round is asked for it any more: if the mean
+    is below the middle by 0.2 at least, records to come are centred at it, as at a base rate, and else at the middle.
 
     * Below only: whoever plays well gets more than a random arm would, so that a mean above the middle says nothing.
     * Clearly only: a record that is not centred at the middle has a larger B, and its sums up to twice as much noise.
-    * No nearer to the end of the range than se: the slope of μ falls to 0 there.
+    * Not at the end of the range: the slope of μ falls to 0 there. The level is half an se above the mean, and two se
+      above the end at least.
+    * Once: records that were formed at one level are biased at another, by (c₀ − c₀′)·Σψx. That sum is not known. Where
+      arms have no mean in common, earlier records are carried along, in H with about the weight that they would have
+      now, W/W₀ times theirs. Where b says that they have one (``private.parts.one_pass``), as for fixed arms, records
+      are counted from there on: an arm that was played in early rounds alone would look far worse than it is.
 
     At another level W and B are others. Records are summed in units of the first ones, w·W₀/W and g·B₀/B, and taken
-    back to their own after a release: sensitivity and noise of the sums are what they were. Earlier records are carried
-    along: in H with about the weight that they would have now, W/W₀ times theirs; in b as they are. (Σψx, by which b
-    would have to move, is not known. To leave them out costs more: the rounds, and a fifth more noise where a run is
-    young.)
+    back to their own after a release: sensitivity and noise of the sums are what they were.
 
     Attributes
     ----------
@@ -278,9 +281,9 @@ class Levels:
         mean = min(max(-0.5, total / rounds), 0.5)
         se = math.hypot(noise / rounds, math.sqrt(max(0.25 - mean**2, _CHANCE) / rounds))
         settled = se <= _SETTLED
-        if -mean < max(_FAR, _SURE * se):
+        if not settled or -mean < _FAR:
             return 0.0, settled
-        rate = low + max(0.5 + mean, _LEAST, min(se, 0.5 - _FAR)) * (high - low)
+        rate = low + max(0.5 + mean + _ABOVE * se, 2.0 * se) * (high - low)
         # a link that does not take this value has no such level
         return (self.link.inverse(rate) if self.link.reaches(rate) else 0.0), settled
 
