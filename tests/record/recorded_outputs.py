@@ -401,7 +401,11 @@ def many_answers(name: str) -> dict[str, Any]:
     if name == "marginals":
         keys = {"town": ["A", "B", "C"], "age": list(range(20, 60, 10))}
         found = queries.marginals(table(), keys, budget=Budget(4.0, 1e-6, adjacency="add_remove"), rng=rng())
-        return {"cells": found.array("town", "age"), "std": found.noise_std("town", "age"), "total": found.array("town")}
+        return {
+            "cells": found.array("town", "age"),
+            "std": found.noise_std("town", "age"),
+            "total": found.array("town"),
+        }
     asks = [
         queries.Ask("count", name="all", within=30),
         queries.Ask("count", groups="town", keys=["A", "B"]),

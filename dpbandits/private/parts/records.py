@@ -172,10 +172,10 @@ class SecantRecord:
     def weigh_many(self, X: Array, e: Array, rewards: Array) -> tuple[Array, Array]:
         """The same for the rows of X."""
         squares = np.einsum("nd,nd->n", X, X)
-        known = squares < _LONGEST_SQUARE
+        known = squares < LONGEST_SQUARE
         squares = np.where(known, squares, 1.0)
         lengths = np.sqrt(squares)
-        psi = np.where(lengths * _LONGEST_SCALE <= 1.0, _LONGEST_SCALE, 1.0 / np.maximum(lengths, squares)) * known
+        psi = np.where(lengths * LONGEST_SCALE <= 1.0, LONGEST_SCALE, 1.0 / np.maximum(lengths, squares)) * known
         apart = np.abs(e) > 1e-6
         secants = (self.link.mean(e) - self.centre) / np.where(apart, e, 1.0)
         s = np.where(apart, secants, float(self.link.derivative(0.0)))

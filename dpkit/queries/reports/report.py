@@ -18,7 +18,8 @@ from accounting import Budget, Release
 from accounting.checks import fraction
 from accounting.printed import as_html, as_text
 from accounting.text import printable
-from dpkit.queries.answer import Answer, shown
+from dpkit.queries._drawn import shown
+from dpkit.queries.answer import Answer
 from dpkit.queries.reports.page import page
 
 __all__ = ["Report"]
