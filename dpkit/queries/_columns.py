@@ -52,7 +52,7 @@ def _loaded(data: Any) -> Any:
     """The same, refused where it is not in memory: queries that an engine answers do not come here."""
     if (
         isinstance(data, (str, os.PathLike))
-        or type(data).__name__ in ("LazyFrame", "Table")
+        or (type(data).__name__ in ("LazyFrame", "Table") and not hasattr(data, "column_names"))  # pyarrow's is loaded
         or hasattr(data, "sparkSession")
     ):
         raise TypeError(
