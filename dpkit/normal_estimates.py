@@ -3,8 +3,8 @@
 The score of row k is x_kᵀ(θ + Rξ) + c_k, ξ ~ N(0, I), and row a is asked for; or c_k + s_k·ξ_k, with independent ξ_k.
 :mod:`dpkit.normal_chances` integrates over where a wins, which takes as long as thousands of draws. Here are
 
-* :func:`estimated_chance`: p̂ with E p̂ = p = P(a wins) and its estimated standard error. For each of 256 random lines
-  in the direction in which a gains most the share of the line on which a beats its 256 strongest rivals is exact. Of
+* :func:`estimated_chance`: p̂ with E p̂ = p = P(a wins) and its estimated standard error. For each of 192 random lines
+  in the direction in which a gains most the share of the line on which a beats its 192 strongest rivals is exact. Of
   these lines eight are drawn in proportion to that share, and on each the share that is left against *all* rows is
   exact, too. The mean of the first shares times the mean of what is left of them has no bias, whoever the rivals are:
   E[q] = E[q′]·E[q/q′ | drawn by q′]. For independent scores, :func:`estimated_chance_of_largest`, a line is a value of
@@ -26,7 +26,7 @@ from accounting.arrays import Array
 
 __all__ = ["draws_until", "draws_until_largest", "estimated_chance", "estimated_chance_of_largest"]
 
-_RIVALS, _LINES, _PARTS, _WHOLE = 128, 256, 128, 8
+_RIVALS, _LINES, _PARTS, _WHOLE = 96, 192, 128, 8
 _FIRST, _MOST, _DOUBLINGS = 64, 4096, 40
 # a slope or a difference that is this small beside others is zero, and nothing lies so many deviations off
 _TINY, _FAR = 1e-12, 12.0

@@ -17,6 +17,7 @@ import numpy as np
 from accounting.arrays import Array
 from accounting.checks import fraction, positive
 from dpbandits.policy.choices import Law, Shares
+from dpbandits.policy.many import Gaps, Laws, Rounds
 from dpbandits.policy.protocol import Options, Pending, Policy
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.links import Link, get_link
@@ -80,6 +81,16 @@ class EpsilonGreedy(Policy):
         shares = np.full(len(arms), self.exploration / len(arms))
         shares[(arms @ self.theta).argmax()] += 1.0 - self.exploration
         return Shares(shares)
+
+    lasting = True
+
+    def score_many(self, rounds: Rounds) -> Laws:
+        if not isinstance(rounds, np.ndarray):
+            return super().score_many(rounds)
+        n, K = rounds.shape[:2]
+        shares = np.full((n, K), self.exploration / K)
+        shares[np.arange(n), (rounds @ self.theta).argmax(axis=1)] += 1.0 - self.exploration
+        return Gaps(shares)
 
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

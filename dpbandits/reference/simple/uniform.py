@@ -8,6 +8,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.policy.choices import Law, Shares
+from dpbandits.policy.many import Laws, Repeated, Rounds
 from dpbandits.policy.protocol import Options, Pending, Policy
 
 __all__ = ["Uniform"]
@@ -40,6 +41,12 @@ class Uniform(Policy):
 
     def score(self, arms: Array) -> Law:
         return Shares(np.full(len(arms), 1.0 / len(arms)))
+
+    lasting = True
+
+    def score_many(self, rounds: Rounds) -> Laws:
+        n = len(rounds)
+        return Repeated(self.score(rounds[0]), n) if isinstance(rounds, np.ndarray) else super().score_many(rounds)
 
     def learn(self, pending: Pending, reward: float) -> None:
         """Nothing: the choice never depends on rewards."""
