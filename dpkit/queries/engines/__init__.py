@@ -11,9 +11,9 @@ a translator of SQL passes them through unchanged. What all engines read alike (
 whole numbers) is plenty, and one can read what is asked.
 
 ==================  ========================================================
-which rows          ``tables``, ``conditions``
+which rows          ``tables``, ``conditions``, ``derived``
 which numbers       ``scanned``
-bounds on a person  ``bounded``
+bounds on a person  ``bounded``, ``parts``
 where it runs       ``sessions``, ``dialects``
 ==================  ========================================================
 """

@@ -101,7 +101,7 @@ class Selection:
             given.append(f"{self.person} AS p")
             if self.table.row_key is not None:
                 given.append(f"{self._row_key()} AS k")
-        return f"(SELECT {', '.join(given) or '1 AS one'} FROM {self.table.rows()}{self.where}) AS t"
+        return f"(SELECT {', '.join(given) or '1 AS one'} FROM {self.table.rows()} AS f{self.where}) AS t"
 
     def _row_key(self) -> str:
         name = self.table.row_key

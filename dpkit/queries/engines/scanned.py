@@ -82,7 +82,7 @@ class Scanned:
 
     @cached_property
     def n(self) -> int:
-        return int(self._table.session.ask(f"SELECT COUNT(*) FROM {self._table.rows()}")[0][0])
+        return int(self._table.session.ask(f"SELECT COUNT(*) FROM {self._table.rows()} AS f")[0][0])
 
     def counts(self, share: Share, rng: np.random.Generator) -> Callable[[], Cells]:
         return _ready(self._totals(share, rng, [], ["n"])[0])
@@ -132,7 +132,7 @@ class Scanned:
         u = self._place(bounds, bits)
         ((n, good, total, squares),) = self._table.session.ask(
             f"SELECT COUNT(*), COUNT(u), SUM(u), SUM(u * u) "
-            f"FROM (SELECT {u} AS u FROM {self._table.rows()}{self._where}) AS t"
+            f"FROM (SELECT {u} AS u FROM {self._table.rows()} AS f{self._where}) AS t"
         )
         self._refuse_bad(n - good)
         return int(total or 0), int(squares or 0)
@@ -164,7 +164,7 @@ class Scanned:
             if table.kind(where) != "truth":
                 raise TypeError(f"where must be True or False for each row, got {where!r} of {table.types[where]}")
             column = self._say.column(where)
-            ((missing,),) = table.session.ask(f"SELECT COUNT(*) FROM {table.rows()} WHERE {column} IS NULL")
+            ((missing,),) = table.session.ask(f"SELECT COUNT(*) FROM {table.rows()} AS f WHERE {column} IS NULL")
             if missing:
                 raise ValueError(f"where must be True or False for each row, got {missing} missing in {where!r}")
             return column
@@ -172,7 +172,9 @@ class Scanned:
         test = condition(tree, table.kind, self._say)
         for name in dated_texts(tree, table.kind):
             column = self._say.column(name)
-            ((other,),) = table.session.ask(f"SELECT COUNT(*) FROM {table.rows()} WHERE {not_dated(name, self._say)}")
+            ((other,),) = table.session.ask(
+                f"SELECT COUNT(*) FROM {table.rows()} AS f WHERE {not_dated(name, self._say)}"
+            )
             if other:
                 raise ValueError(
                     f"where must compare dates with dates, year first: {other:,} of the values of {name!r} are not "
@@ -315,14 +317,26 @@ class Scanned:
         return float(value) if kind == "real" else value
 
     def _owner(self, person: Any) -> str | None:
-        if person is None or self._table.one_row_each:
+        """Whose row it is; None where no person's rows have to be left out."""
+        table = self._table
+        if table.needs_person and person != table.person:
+            raise ValueError(
+                f"person must be {table.person!r} for a join or a table of one row for each person, whose rows are not "
+                f"those of the data one by one, got person={person!r}: and Budget(..., unit='person')"
+            )
+        if person is None:
             return None
-        kind = self._table.kind(person, "person")
+        kind = table.kind(person, "person")
         if kind not in ("whole", "text"):
             raise TypeError(
                 f"person must be whole numbers or texts, got {person!r} of {self._type(person)}: convert it to a text"
             )
         name = self._say.column(person)
+        if table.one_row_each:
+            ((missing,),) = table.session.ask(f"SELECT COUNT(*) FROM {table.rows()} AS f WHERE {name} IS NULL")
+            if missing:
+                raise ValueError("person must be known for every row: leave the others out by where() beforehand")
+            return None
         return f"CAST({name} AS BIGINT)" if kind == "whole" else self._say.text(name)
 
     def _totals(

@@ -48,7 +48,7 @@ class DuckDB:
         self._error = duckdb.Error
 
     def columns(self, source: str) -> dict[str, str]:
-        return {str(name): str(kind).upper() for name, kind, *_ in self.ask(f"DESCRIBE SELECT * FROM {source}")}
+        return {str(name): str(kind).upper() for name, kind, *_ in self.ask(f"DESCRIBE SELECT * FROM {source} AS f")}
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         try:
@@ -106,7 +106,7 @@ class Spark:
         self._session = session
 
     def columns(self, source: str) -> dict[str, str]:
-        schema = self._session.sql(f"SELECT * FROM {source}").schema
+        schema = self._session.sql(f"SELECT * FROM {source} AS f").schema
         return {field.name: field.dataType.simpleString().upper() for field in schema.fields}
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:

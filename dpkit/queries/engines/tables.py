@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpkit.queries._where import Where, parse
 from dpkit.queries.engines.conditions import condition
+from dpkit.queries.engines.derived import joined, one_row_each
 from dpkit.queries.engines.dialects import Dialect
 from dpkit.queries.engines.sessions import Session, is_source, opened
 
@@ -91,7 +93,7 @@ class Table:
     row_key: str | None = None
     filtered: bool = False
     one_row_each: bool = False  # at most one row of each person
-    several_each: bool = False  # one row of the data may have become several
+    needs_person: bool = False  # its rows are not rows of the data one by one
     conditions: tuple[Where, ...] = ()
     alive: Any = field(default=None, compare=False)
 
@@ -113,6 +115,61 @@ class Table:
         condition(tree, self.kind, self.dialect)
         return replace(self, filtered=True, conditions=(*self.conditions, tree))
 
+    def join(self, other: Any, *, on: str | Sequence[str], public: bool = False) -> Table:
+        """The rows of this table with those of another one that agree in ``on``.
+
+        Parameters
+        ----------
+        other : Table, or what :func:`table` takes
+        on : str or sequence of str
+            Columns of both tables. What has no match is left out.
+        public : bool
+            The other table says nothing of persons (what towns there are, say): it is joined on any column. A private
+            one must be of the same persons and joined on the person's column.
+
+        Raises
+        ------
+        ValueError
+            If what one person changes could not be bounded; the message says why.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> from accounting import Budget
+        >>> from dpkit import queries
+        >>> visits = pl.LazyFrame({"id": [1, 1, 2], "town": ["A", "B", "B"], "paid": [20, 30, 40]})
+        >>> towns = pl.LazyFrame({"town": ["A", "B"], "region": ["North", "South"]})
+        >>> both = queries.table(visits, person="id").join(towns, on="town", public=True)
+        >>> budget = Budget(1e6, 0.0, adjacency="add_remove", unit="person")
+        >>> ask = {"person": "id", "max_groups": 2, "max_per_group": 1, "budget": budget}
+        >>> queries.count(both, groups="region", keys=["North", "South"], **ask).value.tolist()
+        [1, 2]
+        """
+        return joined(self, other if isinstance(other, Table) else table(other), on, public)
+
+    def per_person(self, **columns: str | tuple[str, str]) -> Table:
+        """One row for each person, of whom queries use all there is at ``max_contributions=1``.
+
+        Parameters
+        ----------
+        **columns : (column, function), or "count"
+            The new columns: ``total=("paid", "sum")``, with the functions count, sum, mean, min and max. Sums of real
+            numbers depend on the order of rows in their last digits, those of whole numbers do not.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> from accounting import Budget
+        >>> from dpkit import queries
+        >>> visits = pl.LazyFrame({"id": [1, 1, 2], "paid": [20, 30, 40]})
+        >>> persons = queries.table(visits, person="id").per_person(total=("paid", "sum"))
+        >>> budget = Budget(1e6, 0.0, adjacency="add_remove", unit="person")
+        >>> answer = queries.mean(persons, "total", bounds=(0, 100), person="id", max_contributions=1, budget=budget)
+        >>> round(answer.value)
+        45
+        """
+        return one_row_each(self, columns)
+
     def kind(self, column: Any, what: str = "column") -> str:
         """What a column holds: "whole", "real", "truth", "date", "text" or "other"."""
         if not isinstance(column, str):
@@ -132,4 +189,4 @@ class Table:
         if not self.conditions:
             return self.source
         tests = " AND ".join(condition(tree, self.kind, self.dialect) for tree in self.conditions)
-        return f"(SELECT * FROM {self.source} WHERE {tests})"
+        return f"(SELECT * FROM {self.source} AS f WHERE {tests})"
