@@ -17,7 +17,7 @@ from dpkit.cli.ledgers import ledger_app
 from dpkit.cli.options import Command
 from dpkit.cli.query import HOW as QUERY_HOW
 from dpkit.cli.query import query_command
-from dpkit.cli.report import REPORT_HOW, QueryCommand, report_command
+from dpkit.cli.report import REPORT_HOW, SQL_HOW, QueryCommand, report_command
 from dpkit.cli.reproduce import reproduce_command
 
 __all__ = ["app"]
@@ -50,6 +50,6 @@ app.command("check", cls=Command, epilog=HOW)(check_command)
 app.command("explain", cls=Command, epilog=HOW)(explain_command)
 app.command("audit", cls=Command)(audit_command)
 app.add_typer(ledger_app, name="ledger")
-app.command("query", cls=QueryCommand, epilog=QUERY_HOW)(query_command)
+app.command("query", cls=QueryCommand, epilog=f"{QUERY_HOW}\n\n{SQL_HOW}")(query_command)
 app.command("report", cls=Command, epilog=REPORT_HOW)(report_command)
 app.command("reproduce", cls=Command)(reproduce_command)

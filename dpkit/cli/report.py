@@ -19,17 +19,24 @@ from dpkit.cli.tables import Form, read_columns
 if TYPE_CHECKING:
     from dpkit.queries import Plan, Report
 
-__all__ = ["REPORT_HOW", "QueryCommand", "report_command", "sql_command"]
+__all__ = ["REPORT_HOW", "SQL_HOW", "QueryCommand", "report_command", "sql_command"]
 
 REPORT_HOW = (
     "The plan names the answers, the accuracy wanted or a weight of each, what is public of the columns, and the "
     "budget of all together:\n\n"
-    "[budget] epsilon = 1.0, delta = 1e-6, unit = 'person'\n\n"
-    "[columns] paid.bounds = [0, 400], town.keys = ['Graz', 'Linz']\n\n"
-    "[[answers]] what = 'mean', column = 'paid', groups = 'town', within = 2.5\n\n"
-    "[[answers]] sql = 'SELECT COUNT(*) AS visits FROM visits WHERE paid >= 20'\n\n"
+    "budget = {epsilon = 1.0, delta = 1e-6, unit = 'person'}\n\n"
+    "columns.paid.bounds = [0, 400]\n\n"
+    "columns.town.keys = ['Graz', 'Linz']\n\n"
+    "answers = [{what = 'mean', column = 'paid', groups = 'town', within = 2.5}, "
+    "{sql = 'SELECT COUNT(*) AS visits FROM visits WHERE paid >= 20'}]\n\n"
     "dpkit report visits.toml\n\n"
     "dpkit report visits.toml visits.parquet --html report.html --ledger team.ledger"
+)
+
+SQL_HOW = (
+    "In SQL, with what is public of the columns in a file as of dpkit report:\n\n"
+    "dpkit query visits.csv --sql 'SELECT town, COUNT(*), AVG(paid) FROM visits GROUP BY town' --columns visits.toml "
+    "--epsilon 1"
 )
 
 _Ledger = Annotated[

@@ -129,7 +129,8 @@ def _asks(place: str, answer: Any, columns: Mapping[str, Mapping[str, Any]]) -> 
         raise ValueError(f"{place} must say what is asked: what = 'count', or sql = 'SELECT …'")
     given = dict(answer)
     of_column = columns.get(given.get("column", ""), {})
-    if "bounds" not in given and "bounds" in of_column and not isinstance(given.get("bins"), list):
+    instead = "candidates" in given or isinstance(given.get("bins"), list)
+    if "bounds" not in given and "bounds" in of_column and not instead:
         given["bounds"] = of_column["bounds"]
     groups = given.get("groups")
     if groups is not None and "keys" not in given:

@@ -320,3 +320,25 @@ def test_a_table_that_an_engine_reads_is_asked_once_for_each_answer(table, tmp_p
         queries.plan(asks, budget=replace(COME, epsilon=2.0), ledger=ledger).run(path)
     assert not ledger.rows()
     assert threading.active_count() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_answers_are_as_near_as_was_foretold(table, noise):
+    """400 runs: each number within the foretold error in 95 % of them, less 6.1 standard deviations (1e-9)."""
+    asks = [*ASKS[:5], ASKS[9], Ask("quantile", "paid", bounds=(0, 400), q=0.5)]
+    asks += [Ask("mean", "paid", bounds=(0, 400)), Ask("variance", "age", bounds=(0, 110))]
+    exact = queries.plan([ask for ask in asks if ask.what != "quantile"], budget=replace(PURE, epsilon=1e8), rows=900)
+    true = exact.run(table)
+    plan = queries.plan(asks, budget=replace(COME, epsilon=4.0), noise=noise, rows=900)
+    rng, near = np.random.default_rng(5), dict.fromkeys(true, 0.0)
+    ranks = []
+    for _ in range(400):
+        report = plan.run(table, rng=rng)
+        for name in true:
+            off = np.abs(np.asarray(report[name].value) - true[name].value)
+            near[name] = near[name] + (off <= plan.errors[name] + 0.01) / 400
+        ranks.append(abs(np.sum(table["paid"] < report["quantile of paid, q = 0.5"].value) - 500))
+    least = 0.95 - 6.1 * math.sqrt(0.05 * 0.95 / 400)
+    assert {name: share for name, share in near.items() if np.min(share) < least} == {}
+    assert np.mean(np.array(ranks) <= plan.errors["quantile of paid, q = 0.5"]) >= least

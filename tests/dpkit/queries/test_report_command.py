@@ -145,5 +145,12 @@ def test_files_and_columns_that_are_not_there_are_named(files):
     assert "make one with dpkit ledger open" in run(files / "visits.toml", "--ledger", files / "no.ledger", status=2)
 
 
+def test_candidates_and_edges_stand_in_the_place_of_bounds(tmp_path):
+    path = tmp_path / "plan.toml"
+    answers = "[{what = 'quantile', column = 'x', q = 0.5, candidates = [1, 2]}, {what = 'mean', column = 'x'}]"
+    path.write_text(f"columns.x.bounds = [0, 9]\nanswers = {answers}", encoding="utf-8")
+    assert [ask.bounds for ask in read_plan(path).asks] == [None, (0, 9)]
+
+
 def test_columns_that_a_plan_needs(files):
     assert read_plan(files / "visits.toml").named_columns() == ["id", "paid", "town", "sex"]
