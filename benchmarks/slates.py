@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from typing import Any
 
 from accounting import Budget
 from dpbandits import simulate
@@ -24,7 +25,7 @@ WORLDS = {
 
 def main(rounds: int = 5000, seeds: int = 10) -> None:
     for name, world in WORLDS.items():
-        told = {"k": world.k, "examination": world.examination, "base_rate": world.base_rate}
+        told: dict[str, Any] = {"k": world.k, "examination": world.examination, "base_rate": world.base_rate}
         makers = {
             "CascadeUCB": partial(CascadeUCB, world.dim, **told),
             "CascadeThompson": partial(CascadeThompson, world.dim, **told),

@@ -1,6 +1,7 @@
 """What private policies are made of: which file answers which question.
 
-* What does a round tell? ``records`` (secant and tangent records of generalized linear models), ``groups``.
+* What does a round tell? ``records`` (secant and tangent records of generalized linear models), ``slates``
+  (sums of several), ``groups``.
 * How is a choice made? ``posterior_rule``; what each policy's own rule is stands in its file.
 * What follows from a release? ``one_pass`` and ``one_pass_batches`` (records of both trust models), ``linear`` and
   ``ridge`` (linear bandits), ``refreshed`` (persons), ``standing`` and ``arm_fits`` (public arms), ``disjoint``,
