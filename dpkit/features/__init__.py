@@ -5,7 +5,8 @@ The privacy of what learns from them rests on rows of norm at most 1, and on rul
 
 from dpkit.features.bounds import PublicScaler, private_scaler
 from dpkit.features.collisions import Collisions
+from dpkit.features.encoded import Encoded
 from dpkit.features.hashed import Hashed
 from dpkit.features.scaled import Scaled
 
-__all__ = ["Collisions", "Hashed", "PublicScaler", "Scaled", "private_scaler"]
+__all__ = ["Collisions", "Encoded", "Hashed", "PublicScaler", "Scaled", "private_scaler"]
