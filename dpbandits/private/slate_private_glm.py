@@ -15,7 +15,7 @@ Guarantee
   (aM, cb). M is positive semidefinite, and √(a²‖M‖_F² + p·c²‖b‖²) ≤ R = √(a²W² + p·c²B²), p = 2 for replace and 1 for
   zero_out: ``PairSums`` refuses any other. So its L2 sensitivity is √p·R, ``dpkit.geometry.summed_pairs_sensitivity``
   (proof there), whatever k is; the number of positions that were seen, which is private, is covered by it. A pair
-  at its bounds W and B fits whole. (Its own sensitivity is up to a tenth less: for k = 1 take ``OnePassPrivateGLM``.)
+  at its bounds W and B fits whole. (Its own sensitivity is up to an eighth less: for k = 1 take ``OnePassPrivateGLM``.)
 * With the level's coordinate, of the first position, the squared sensitivity is 1 + 0.1/4 times that
   (``dpkit.moments.PairSums``).
 * All releases together are one continual Gaussian sum under adaptive inputs: the whole run costs one ``Gaussian(z)``,

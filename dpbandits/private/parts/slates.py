@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -74,8 +75,7 @@ class SlateRecord:
         long = psi == 0.0  # too long, or no numbers
         lengths[long], V[long] = 0.0, 0.0
         U = V / np.where(lengths > 0.0, lengths, 1.0)[:, None]
-        known, look = self.known(shown), looks(self.examination, self.k, record, self.levels.reward_range)[:shown]
-        least, most = _deviations(record, known, self.levels.reward_range)
+        look, known, least, most = _positions(self.levels, public.level, self.examination, self.k)[:, :shown]
         weights = look * psi * lengths**2 * known * slopes / unit_w
         scale = look * psi * lengths / unit_g
         tau = self.fitting(U @ U.T, weights, scale * least, scale * most)
@@ -85,10 +85,6 @@ class SlateRecord:
         if not public.levelled:
             deviation = self.levels.deviation(clicks[0]) if clicks else 0.0
         return U[:seen], found[0], self.cut(U[:seen], *found), deviation
-
-    def known(self, shown: int) -> Array:
-        """q_j."""
-        return np.ones(shown) if isinstance(self.examination, str) else np.array(self.examination[:shown])
 
     def fitting(self, gram: Array, weights: Array, least: Array, most: Array) -> float:
         """τ, for pairs (ω_j·u_ju_jᵀ, γ_j·u_j) with γ_j between two numbers, the larger one where there is a click."""
@@ -166,8 +162,11 @@ def _secants(record: SecantRecord, V: Array, e: Array) -> tuple[Array, Array, Ar
     return slopes, np.where(squares < LONGEST_SQUARE, psi, 0.0), lengths
 
 
-def _deviations(record: SecantRecord, known: Array, rewards: tuple[float, float]) -> tuple[Array, Array]:
-    """The least and the largest r_j − q_jc₀, for rewards that are cut where those of the first position would be."""
-    (low, high), centre = rewards, known * record.centre
-    cut = record.B + (1.0 - known) * abs(record.centre)
-    return np.maximum(low - centre, -cut), np.minimum(high - centre, cut)
+@lru_cache(maxsize=256)
+def _positions(levels: Levels, o: float, examination: Literal["cascade"] | tuple[float, ...], k: int) -> Array:
+    """In rows: p_j, q_j, and the least and the largest r_j − q_jc₀, cut where those of the first position would be."""
+    record, (low, high) = levels.at(o).record, levels.reward_range
+    look = looks(examination, k, record, levels.reward_range)
+    known = np.ones(k) if isinstance(examination, str) else look
+    centre, cut = known * record.centre, record.B + (1.0 - known) * abs(record.centre)
+    return np.array([look, known, np.maximum(low - centre, -cut), np.minimum(high - centre, cut)])

@@ -37,8 +37,8 @@ class CascadeUCB(SlatePolicy):
     examination : "cascade" or sequence of float
         See :mod:`dpbandits.policy.slates`.
     width : float
-        c ≥ 0. Theorem 1 of Zong et al. asks for c ≥ √(d·ln(1 + Tk/(dλ)) + 2·ln(Tk))/2 + √λ‖θ‖ where clicks are 0 or 1;
-        in practice far less does.
+        c ≥ 0. A confidence set as in Theorem 1 of Zong et al. asks for √(d·ln(1 + Tk/(dλ)) + 2·ln(Tk))/2 + √λ‖θ‖ where
+        clicks are 0 or 1; in practice far less does.
     ridge : float
         λ > 0.
     **options
