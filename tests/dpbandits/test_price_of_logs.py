@@ -101,6 +101,13 @@ def test_columns_are_told_apart_and_named():
     ]  # fmt: skip
 
 
+def test_names_of_columns_must_fit():
+    log = mixed(10)
+    with pytest.raises(ValueError, match=r"columns must name 3 features, got \('age',\)"):
+        replace(log, columns=("age",))
+    assert Log.of([1.0], [1.0], ["a"], features=[[1.0, 2.0]]).columns == ("x0", "x1")
+
+
 def test_columns_in_their_own_units_are_scaled():
     """Ages in years and prices in cents make the same rounds as those in the ball, but for the centre."""
     log = mixed()
