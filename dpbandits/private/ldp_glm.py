@@ -75,8 +75,8 @@ from dpkit.states.entries import plain
 
 __all__ = ["LDPGLM"]
 
-# the gradients' share where one coordinate of a message has more noise than its record is long: 0.83 ± 0.07 of the regret
-# at ε = 1, where 0.65 is better at 4
+# the gradients' share where one coordinate of a message has more noise than its record is long: 0.83 ± 0.07 of the
+# regret at ε = 1, where 0.65 is better at 4
 _LOUD = 0.87
 # β of policies that were saved with sums of tangent records, and played by half-widths
 _BEFORE = 0.5
@@ -116,8 +116,8 @@ class LDPGLM(PrivatePolicy[Estimate]):
         Rounds before the first fit. By default T/100, at least 4d and at most T/20.
     gradient_share : float, optional
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ. By default from 0.65
-        to 0.8 (``private.parts.records.balanced_share``); and 0.87 where one coordinate of a message has more noise than
-        its record is long, as up to about ε = 2.
+        to 0.8 (``private.parts.records.balanced_share``); and 0.87 where one coordinate of a message has more noise
+        than its record is long, as up to about ε = 2.
     clip : float, optional
         B. By default the largest |r − c₀|; for counts at most 0.8 × a typical one.
     exploration : float or "inverse_gap"
