@@ -113,7 +113,7 @@ class PairMessages:
     ...     sums.add(np.array([0.6, 0.8]), w=1.0, g=0.5)
     >>> found = sums.release()
     >>> found.H.shape, found.b.shape, sums.randomizer, sums.cost
-    ((2, 2), (2,), 'sphere', PureDP(epsilon=1.0...))
+    ((2, 2), (2,), 'cap', PureDP(epsilon=1.0...))
     """
 
     _KEPT = ("sums", "messages", "released")
