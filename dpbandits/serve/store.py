@@ -433,7 +433,9 @@ class Store:
         ]
 
     def next_link(self, after: int) -> list[tuple[int, str, str]]:
-        """The decision that follows a number, its nonce and the digest after it; none where it is erased."""
+        """The decision that follows a number, its nonce and the digest after it; none where rows are erased."""
+        if int(self.fact("forgotten") or 0) > after:  # after the end of an experiment
+            return []
         query = "SELECT number, token, digest FROM decisions WHERE number > ? ORDER BY number LIMIT 1"
         return [(n, token, digest or "") for n, token, digest in self.database.execute(query, after).fetchall()]
 
