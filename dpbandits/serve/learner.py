@@ -189,8 +189,10 @@ class Learner:
         """
         config, now = self._config, self.store.time()
         if not self._renewed <= now < self._renewed + LEASE / 5:
+            self._follow([])
+            point = self._trail.mark(self.policy.decisions)
             with self.leading():
-                self.store.note("learned", self.policy.decisions)
+                self.store.note("learned", point)
                 if config.wait is not None and self._clocks_agree():
                     self.store.default(now - config.wait, config.default, _MOST)
         horizon = self.policy.horizon
@@ -221,7 +223,6 @@ class Learner:
             part = max(1, (horizon or 100_000) // _PARTS) if config.curves else None
             with self.leading():
                 self.store.taken(taken, part)
-                self.store.note("learned", self.policy.decisions)
         return len(decisions) + len(taken)
 
     def _clocks_agree(self) -> bool:

@@ -188,11 +188,11 @@ class World:
             database=Path("db"), checkpoint=Path("trail"), wait=None, default=0.0, curves=False, together=False,
             reference=(), open_policy=self.open_policy, witness="witness", ledger="ledger",
         )  # fmt: skip
-        tables.create(Path("db"), {"run": "run", "learned": 0})
+        tables.create(Path("db"), {"run": "run"})
         with self.quietly():
             first = store.Store(Path("db"))
             with first.writing():
-                pass
+                first.note("learned", {"number": 0, "digest": lineage.begun(first.incarnation)})
         self.disk["trail"] = (first.incarnation, 0, [lineage.begun(first.incarnation)])
         self.copies = [self.copied()]
 
@@ -225,7 +225,7 @@ class World:
 
     def keep_trail(self, trail):
         self.step()
-        self.disk["trail"] = trail.incarnation, trail.first, list(trail.digests)
+        self.disk["trail"] = trail.incarnation, trail.first, list(trail.digests), list(trail.marks)
         self.step()
 
     def save(self, state):

@@ -15,7 +15,7 @@ from dpbandits.serve.learner import Learner
 from dpbandits.serve.lineage import Ids, Named, Trail
 from dpbandits.serve.store import Store
 
-FEW, MANY = 200, int(os.environ.get("SCHEDULES", "20000"))
+FEW, MANY = 150, int(os.environ.get("SCHEDULES", "20000"))
 
 
 def played(seeds):
