@@ -169,6 +169,8 @@ def _goes_on(store: Store, path: Path, here: int) -> bool:
     count, newest, incarnation, _ = store.chain()
     if incarnation != trail.incarnation or count < here or not trail.follow(here, store.next_link(here)):
         return False
+    if store.erased_after(here) and store.next_link(here):
+        return False
     return count > here or newest == trail.at(here)
 
 

@@ -454,6 +454,6 @@ def outcome(seed, patch, steps=80):
     world = World(seed, patch)
     try:
         world.play(steps)
-    except Violated as error:
-        raise Violated(f"seed {seed}: {error}") from None
+    except Exception as error:
+        raise Violated(f"seed {seed}: {error}") from error
     return world
