@@ -146,16 +146,17 @@ class Learner:
         here, trail = self.policy.decisions, self._trail
         count, digest, incarnation, knocked = self.store.chain()
         told = [(number, str(choice.token), after) for number, choice, after in decisions]
-        if not told and count > here:  # what came meanwhile, or will not be read any more
-            told = self.store.next_link(here)
-        same = incarnation == trail.incarnation and count >= here and trail.follow(here, told)
+        following = told or (self.store.next_link(here) if count > here else [])
+        same = incarnation == trail.incarnation and count >= here and trail.follow(here, following)
+        # decisions that were learned from once, and erased: then the learner's own state went back
+        same = same and not (following and self.store.erased_after(here))
         if not same or (count == here and digest != trail.at(here)):
-            log.error("the database went back: %d decisions, of which the learner knows %d", count, here)
+            log.error("the database has %d decisions, and the learner knows %d of another history", count, here)
             raise Mismatch(
                 f"storage.database must go on from what was learned, {here} decisions, got "
-                f"{named(self._config.database)} with {count} and another history: it went back, as when a standby is "
-                f"promoted or a copy put back. Numbers were given twice, so nothing is learned, and workers write "
-                f"nothing{_RESTORE}"
+                f"{named(self._config.database)} with {count} and another history: it (or the learner's "
+                f"own disk) went back, as when a standby is promoted or a copy put back. Numbers were given twice, so "
+                f"nothing is learned, and workers write nothing{_RESTORE}"
             )
         if decisions:
             trail.keep()
@@ -196,8 +197,10 @@ class Learner:
         """
         config, now = self._config, self.store.time()
         if not self._renewed <= now < self._renewed + LEASE / 5:
+            self._follow([])
+            point = self._trail.mark(self.policy.decisions)
             with self.leading():
-                self.store.note("learned", self.policy.decisions)
+                self.store.note("learned", point)
                 if config.wait is not None and self._clocks_agree():
                     self.store.default(now - config.wait, config.default, _MOST)
         horizon = self.policy.horizon
@@ -228,7 +231,6 @@ class Learner:
             part = max(1, (horizon or 100_000) // _PARTS) if config.curves else None
             with self.leading():
                 self.store.taken(taken, part)
-                self.store.note("learned", self.policy.decisions)
         return len(decisions) + len(taken)
 
     def _clocks_agree(self) -> bool:

@@ -30,6 +30,7 @@ __all__ = ["Ids", "Named", "Trail", "begun", "linked", "trail_of"]
 _CODE = 32  # hexadecimal digits
 _DIGEST = 32
 _NUMBERS = 19  # digits
+_MARKS = 256
 
 
 def begun(incarnation: str, previous: str = "") -> str:
@@ -115,6 +116,8 @@ class Trail:
     """How far a learner has followed a database's decisions: the digest after each of the last ones that it read.
 
     It is written before the policy learns of these decisions, so that after a crash the policy stands somewhere within.
+    Now and then a point of it is written to the database, too (:meth:`mark`). A database that went back and has such a
+    point is of this history up to there; what it says of itself is not enough, as there may have been other learners.
 
     Parameters
     ----------
@@ -124,10 +127,15 @@ class Trail:
     first : int
         After which decision ``digests`` begin.
     digests : sequence of str
+    marks : sequence of (int, str)
+        Points that were written to the database, by default where it begins: numbers and digests.
     """
 
-    def __init__(self, path: Path, incarnation: str, first: int, digests: Sequence[str]) -> None:
+    def __init__(
+        self, path: Path, incarnation: str, first: int, digests: Sequence[str], marks: Sequence[Sequence[Any]] = ()
+    ) -> None:
         self.path, self.incarnation, self.first, self.digests = path, incarnation, first, list(digests)
+        self.marks = [(int(number), str(digest)) for number, digest in marks] or [(first, self.digests[0])]
 
     @classmethod
     def read(cls, path: Path) -> Trail:
@@ -141,8 +149,9 @@ class Trail:
         """
         try:
             tree = json.loads(path.read_text(encoding="ascii"))
-            return cls(path, tree["incarnation"], int(tree["first"]), [str(one) for one in tree["digests"]])
-        except (ValueError, KeyError, TypeError):
+            digests = [str(one) for one in tree["digests"]]
+            return cls(path, str(tree["incarnation"]), int(tree["first"]), digests, tree["marks"])
+        except (ValueError, KeyError, TypeError, IndexError):
             raise ValueError(f"{path} must be a learner's trail, got something else") from None
 
     def at(self, number: int) -> str | None:
@@ -163,9 +172,23 @@ class Trail:
         self.first, self.digests = number, found
         return True
 
+    def mark(self, number: int) -> dict[str, Any]:
+        """A point that is to be written to the database, durable here; the older they are, the fewer are kept."""
+        if self.marks[-1][0] != number:
+            if len(self.marks) >= _MARKS:
+                half = _MARKS // 2
+                self.marks = [*self.marks[:half:2], *self.marks[half:]]
+            self.marks.append((number, self.digests[number - self.first]))
+            self.keep()
+        return {"number": number, "digest": self.marks[-1][1]}
+
+    def shares(self, point: Mapping[str, Any]) -> bool:
+        """Whether a point that a database has is one of this history."""
+        return (point["number"], point["digest"]) in self.marks
+
     def keep(self) -> None:
         """Write it down, durably."""
-        tree = {"incarnation": self.incarnation, "first": self.first, "digests": self.digests}
+        tree = {"incarnation": self.incarnation, "first": self.first, "digests": self.digests, "marks": self.marks}
         draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

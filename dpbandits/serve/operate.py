@@ -51,13 +51,14 @@ def init(config: Config) -> list[str]:
     else:
         policy = config.begin_policy()
     try:
-        facts = {"run": policy.run.id, "learned": 0}
         with suppress(FileExistsError):
-            tables.create(config.database, facts)
+            tables.create(config.database, {"run": policy.run.id})
         with closing(Store(config.database)) as store:
             with store.writing():
                 record(store, terms_of(config, policy), store.now)
-            Trail(trail_of(config.checkpoint), store.incarnation, 0, [begun(store.incarnation)]).keep()
+                trail = Trail(trail_of(config.checkpoint), store.incarnation, 0, [begun(store.incarnation)])
+                store.note("learned", trail.mark(0))
+            trail.keep()
     finally:
         policy.run.release_hold()
     said.append(
@@ -88,12 +89,14 @@ def adopt(config: Config) -> list[str]:
     """
     policy = config.open_policy()
     try:
-        tables.adopt(config.database, {"run": policy.run.id, "learned": policy.decisions}, policy.decisions)
+        tables.adopt(config.database, {"run": policy.run.id}, policy.decisions)
         with closing(Store(config.database)) as store:
             with store.writing():
                 record(store, terms_of(config, policy), store.now)
-                told = store.relink(policy.decisions)
-            Trail(trail_of(config.checkpoint), store.incarnation, policy.decisions, [told]).keep()
+                here, told = policy.decisions, store.relink(policy.decisions)
+                trail = Trail(trail_of(config.checkpoint), store.incarnation, here, [told])
+                store.note("learned", trail.mark(here))
+            trail.keep()
     finally:
         policy.run.release_hold()
     return [f"{named(config.database)} is of this release now; ids that are out stay good, new ones are codes"]
@@ -141,10 +144,16 @@ def _relearned(config: Config, store: Store, policy: PrivatePolicy[Any]) -> list
     here, path = policy.decisions, trail_of(config.checkpoint)
     if _goes_on(store, path, here):
         return ["the database goes on from what was learned"]
-    kept = min(here, int(store.fact("learned") or 0))
+    kept, marks, point = 0, [], store.fact("learned")
+    with suppress(FileNotFoundError, ValueError):
+        if (known := Trail.read(path)).shares(point) and point["number"] <= here:
+            kept, marks = point["number"], [one for one in known.marks if one[0] <= point["number"]]
     count = store.decided()
     incarnation, digest = store.renew(here, kept)
-    Trail(path, incarnation, here, [digest]).keep()
+    trail = Trail(path, incarnation, here, [digest], [*marks, (here, digest)])
+    trail.keep()
+    with store.writing():
+        store.note("learned", trail.mark(here))
     return [
         f"the database had {count} decisions, of which {kept} are surely those that were learned from; it goes on "
         f"after {here}, in a new incarnation. Rewards for rounds in between are answered 'closed' or 'unknown'"
@@ -159,6 +168,8 @@ def _goes_on(store: Store, path: Path, here: int) -> bool:
         return False
     count, newest, incarnation, _ = store.chain()
     if incarnation != trail.incarnation or count < here or not trail.follow(here, store.next_link(here)):
+        return False
+    if store.erased_after(here) and store.next_link(here):
         return False
     return count > here or newest == trail.at(here)
 

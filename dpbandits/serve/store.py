@@ -428,14 +428,20 @@ class Store:
         query = f"SELECT {names} FROM decisions WHERE number > ? ORDER BY number LIMIT ?"
         rows = self.database.execute(query, after, most).fetchall()
         return [
-            (n, Choice(k, p, np.frombuffer(arm, "<f8").astype(np.float64), who, token=token), digest or "")
+            (n, Choice(k, p, np.frombuffer(arm or b"", "<f8").astype(np.float64), who, token=token), digest or "")
             for n, k, p, arm, who, token, digest in rows
         ]
 
     def next_link(self, after: int) -> list[tuple[int, str, str]]:
-        """The decision that follows a number, its nonce and the digest after it; none where it is erased."""
+        """The decision that follows a number, its nonce and the digest after it; none after the end of a run."""
+        if (ended := self.fact("ended")) is not None and after >= ended["after"]:
+            return []
         query = "SELECT number, token, digest FROM decisions WHERE number > ? ORDER BY number LIMIT 1"
         return [(n, token, digest or "") for n, token, digest in self.database.execute(query, after).fetchall()]
+
+    def erased_after(self, number: int) -> bool:
+        """Whether decisions after a number were learned from and erased: then they are not to be had again."""
+        return int(self.fact("forgotten") or 0) > number
 
     def rewards(self, most: int) -> list[Event]:
         """The rewards that wait, in the order in which they came."""
