@@ -45,6 +45,7 @@ f = sys.argv[1]
 rows = Budget(1.0, 0.0, adjacency="add_remove")
 persons = Budget(1.0, 0.0, adjacency="add_remove", unit="person")
 connection = sessions.DuckDB()._connection if sys.argv[2] == "ours" else duckdb.connect()
+connection.execute("SET enable_progress_bar = false")
 if sys.argv[3] != "none":
     connection.execute(f"SET memory_limit = '{sys.argv[3]}'")
 start, used = time.perf_counter(), time.process_time()

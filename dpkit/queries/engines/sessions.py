@@ -50,6 +50,8 @@ class DuckDB:
             _SHARED[os.getpid()] = duckdb.connect()
             # else a file whose statistics are wrong could leave values as they are that have to be clipped
             _SHARED[os.getpid()].execute("SET disabled_optimizers = 'statistics_propagation'")
+            # of long scans, and only to somebody who looks
+            _SHARED[os.getpid()].execute(f"SET enable_progress_bar = {str(sys.stdout.isatty()).lower()}")
         self._connection = _SHARED[os.getpid()].cursor()
         self._error = duckdb.Error
 
