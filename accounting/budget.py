@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from dataclasses import dataclass
+from types import FrameType
 
 from accounting.checks import fraction, positive
 from accounting.releases import Adjacency, check_adjacency
@@ -24,6 +27,11 @@ class Budget:
         How two neighbouring inputs differ.
     unit : str
         What one change covers: ``"row"``, ``"round"``, ``"person"``, …
+
+    Warns
+    -----
+    UserWarning
+        If it hardly protects anybody: ε from 100 on, or δ from 0.01 on.
 
     Examples
     --------
@@ -50,8 +58,37 @@ class Budget:
             )
         object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
         object.__setattr__(self, "delta", fraction("delta", delta, include_zero=True))
+        if not _derived(sys._getframe(1)):
+            _warn(self)
         check_adjacency(adjacency)
         object.__setattr__(self, "adjacency", adjacency)
         if not isinstance(unit, str) or not unit:
             raise TypeError(f"unit must be a nonempty string, got unit={unit!r}")
         object.__setattr__(self, "unit", unit)
+
+
+# From here on an attacker who thinks something of a unit improbable, one in 10⁴⁰, is convinced of it; and one unit in a
+# hundred may be shown whole.
+_WEAK_EPSILON, _WEAK_DELTA = 100.0, 0.01
+
+
+def _derived(caller: FrameType) -> bool:
+    """Whether a budget comes from another one, by code of these packages, and not from whoever states what to spend."""
+    package, _, module = str(caller.f_globals.get("__name__", "")).partition(".")
+    return package in ("accounting", "dpkit", "dpbandits", "dataclasses") and not module.startswith("cli")
+
+
+def _warn(budget: Budget) -> None:
+    if budget.epsilon >= _WEAK_EPSILON:
+        warnings.warn(
+            f"epsilon is so large that it hardly protects anybody, got epsilon={budget.epsilon:g}: at most 10 is "
+            "usual, and more is for tests and simulations",
+            stacklevel=3,
+        )
+    if budget.delta >= _WEAK_DELTA:
+        way = "; are epsilon and delta swapped?" if budget.epsilon < budget.delta else ""
+        warnings.warn(
+            f"delta is so large that it hardly protects anybody, got delta={budget.delta:g}: with that probability "
+            f"all of a unit's data may be shown; take far less than 1 over the number of units{way}",
+            stacklevel=3,
+        )

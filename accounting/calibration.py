@@ -54,6 +54,8 @@ def calibrate(
 
     Raises
     ------
+    TypeError
+        If ``make_release`` is a description and no function, or the arguments are swapped.
     BudgetExceeded
         If no noise is enough (for example because a fixed part of the description costs more).
 
@@ -67,6 +69,7 @@ def calibrate(
     >>> round(z, 4)
     1.5131
     """
+    _check(make_release, budget)
     low, high = (positive("bracket", end) for end in bracket)
     if not low < high:
         raise ValueError(f"bracket must be increasing, got bracket={bracket!r}")
@@ -83,6 +86,16 @@ def calibrate(
         if 0.0 < guess < 1e18 and abs(search.excess(guess)) < 4e-15:
             return search.first_that_meets(guess, 1e-15)
     return _by_root(search, bracket, precision)
+
+
+def _check(make_release: object, budget: object) -> None:
+    """Refuse a description in the place of a function, a number in that of a budget, and both in the wrong order."""
+    if not callable(make_release) or not isinstance(budget, Budget):
+        way = ": the function comes first" if callable(budget) and isinstance(make_release, Budget) else ""
+        raise TypeError(
+            "make_release must be a function of the noise multiplier, Gaussian or lambda z: 100 * Gaussian(z) say, and "
+            f"budget a Budget, Budget(1.0, 1e-6) say, got make_release={make_release!r}, budget={budget!r}{way}"
+        )
 
 
 def _by_root(search: _Search, bracket: tuple[float, float], precision: float) -> float:

@@ -93,7 +93,7 @@ def month(directory: Path, spends: int = 5000, processes: int = 4) -> dict[str, 
             "outcomes": dict(outcomes),
             "refusal": refusal,
             "spent": float(ledger.epsilon()),
-            "quotas": {team: float(ledger.quota_spent(team)) for team in QUOTAS},
+            "quotas": {team: float(ledger.quota_booked(team)) for team in QUOTAS},
             "scopes": len(ledger.scopes()),
         }
     write_reports(path, directory)

@@ -64,8 +64,10 @@ class ScopeReport:
         ε at the report's δ of everything that a unit there met: in the scope and its parts, around it, on the whole.
     quota : Budget or None
         What may be spent inside it.
-    used : float or None
+    spent : float or None
         ε at the quota's δ of what was recorded inside, by the best accountant or the quota's filter.
+    booked : float or None
+        What the ledger's filter has booked of the quota, and therefore no longer admits.
     within_quota : bool or None
         Whether that meets the quota; None without one.
     """
@@ -74,7 +76,8 @@ class ScopeReport:
     rows: int
     epsilon: float
     quota: Budget | None
-    used: float | None
+    spent: float | None
+    booked: float | None
     within_quota: bool | None
 
 
@@ -221,7 +224,10 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
     recorded = _Recorded(rows)
     names = sorted({*quotas, *(row.scope for row in rows if row.scope is not None)})
     many = len(names) > _MANY_SCOPES
-    scopes = [_scope(name, recorded, delta, budget, quotas.get(name), filters, many) for name in names]
+    booked = {name: ledger.quota_booked(name) for name in quotas} if isinstance(ledger, Ledger) else {}
+    scopes = [
+        _scope(name, recorded, delta, budget, quotas.get(name), booked.get(name), filters, many) for name in names
+    ]
     problems += [
         f"what was recorded in {one.scope!r} passes its quota {one.quota.epsilon:g} at δ={one.quota.delta:g}"
         for one in scopes
@@ -298,7 +304,7 @@ class _Filters:
 
     def of_quota(self, scope: str) -> float:
         """Of what was recorded inside a scope, at its quota's δ."""
-        return math.inf if self._again is None else self._again.quota_spent(scope)
+        return math.inf if self._again is None else self._again.quota_booked(scope)
 
 
 def _scope(
@@ -307,25 +313,26 @@ def _scope(
     delta: float,
     budget: Budget | None,
     quota: Budget | None,
+    booked: float | None,
     filters: _Filters,
     many: bool,
 ) -> ScopeReport:
     at = tuple(name.split("/"))
-    used = within = None
+    spent = within = None
     if quota is not None:
         inside = recorded.total(at)
-        used = _alone(inside, quota.delta)
-        within = math.isfinite(used) and bool(total_delta(inside, quota.epsilon) <= quota.delta)
+        spent = _alone(inside, quota.delta)
+        within = math.isfinite(spent) and bool(total_delta(inside, quota.epsilon) <= quota.delta)
         if not within:
-            used = min(used, filters.of_quota(name))
-            within = used <= quota.epsilon
+            spent = min(spent, filters.of_quota(name))
+            within = spent <= quota.epsilon
     try:
         met = _quickly(recorded.met(at), delta) if many else _alone(recorded.met(at), delta)
     except AdjacencyMismatch:
         met = math.inf
     if budget is not None and delta == budget.delta and budget.epsilon < met < math.inf:
         met = min(met, filters.epsilon(name))
-    return ScopeReport(name, recorded.rows[at], met, quota, used, within)
+    return ScopeReport(name, recorded.rows[at], met, quota, spent, booked, within)
 
 
 def _quickly(release: Release, delta: float) -> float:

@@ -491,8 +491,11 @@ class Ledger:
         with self._recorder.reading() as balance:
             return balance.quotas.budgets()
 
-    def quota_spent(self, scope: str) -> float:
-        """ε at a quota's δ of what was recorded in its scope, as its filter counts it."""
+    def quota_booked(self, scope: str) -> float:
+        """ε at a quota's δ that its filter has booked for what was recorded in its scope.
+
+        At least what was spent there, which a list of the same releases costs by the best accountant.
+        """
         with self._recorder.reading() as balance:
             if scope not in balance.quotas.budgets():
                 raise ValueError(f"scope must have a quota, got scope={scope!r}")
@@ -542,9 +545,10 @@ class Ledger:
         return found
 
     def remaining(self, *, scope: str | None = None) -> float:
-        """The budget's ε less what the filter counts as spent, at the budget's δ; infinite without a budget.
+        """The budget's ε less what the filter has booked, at the budget's δ; infinite without a budget.
 
-        What was spent is bounded in any order. A filter that charges by what is left may admit a little more than that.
+        What is booked bounds what was spent, for releases in any order. A filter that charges by what is left may admit
+        a little more than that.
 
         With a ``scope``, what is left for a release in that scope, its quotas included.
         """

@@ -56,7 +56,9 @@ def evaluate(
     ledger: Annotated[
         str | None, _release(help="Record the cost in this ledger (a file or postgresql://…), which may refuse it.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: rows, method, confidence, private.")
+    ] = False,
 ) -> None:
     """Value policies on a log that holds one chosen arm per row, its probability and its reward.
 

@@ -20,7 +20,9 @@ experiment = typer.Typer(
 _Alpha = Annotated[float, typer.Option(help="How probably anything that is said may ever be wrong.")]
 _Range = Annotated[tuple[float, float], typer.Option(help="Smallest and largest possible value; public.")]
 _Delta = Annotated[float, typer.Option(help="δ of the budget.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object: what to_dict of the plan, or of the results, holds.")
+]
 
 
 @experiment.command(cls=Command)
@@ -147,6 +149,7 @@ def report(
     out: Annotated[Path, typer.Option(help="The page to write; the data go beside it, as .json.")] = Path(
         "experiment.html"
     ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: verdict, page, data.")] = False,
 ) -> None:
     """Write what an experiment has found as a page, and as JSON beside it.
 
@@ -167,6 +170,9 @@ def report(
     page, data = results.to_html(out), out.with_suffix(".json")
     if data.resolve() != source.resolve():
         results.to_json(data)
+    if as_json:
+        typer.echo(json.dumps({"verdict": results.verdict, "page": str(page.resolve()), "data": str(data.resolve())}))
+        return
     say = console().print
     say(results.verdict)
     say(f"Page: {page.resolve()}\nData: {data.resolve()}", soft_wrap=True)

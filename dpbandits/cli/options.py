@@ -13,6 +13,7 @@ from dpbandits.cli.policies import POLICIES
 
 __all__ = [
     "BASE_RATE",
+    "AsJson",
     "BaseRate",
     "DEFAULT_EPSILONS",
     "Delta",
@@ -63,6 +64,14 @@ Resume = Annotated[
     Path | None,
     _output(
         help="A .jsonl file that keeps every run as it ends; the same command with it plays the missing ones only."
+    ),
+]
+AsJson = Annotated[
+    bool,
+    _output(
+        "--json",
+        help="Print one JSON object and nothing else: caption, metric, complete, policies (one row each, as in the "
+        "table; ε is null where nothing is protected), plot, data.",
     ),
 ]
 RewardColumn = Annotated[str, log_option(help="Column of the reward.")]

@@ -86,7 +86,9 @@ def price(
     jobs: options.Jobs = None,
     resume: options.Resume = None,
     out: options.Out = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object and nothing else: what price.json holds.")
+    ] = False,
 ) -> None:
     """What privacy will cost on your data, before you launch: the share of the gain over uniform choices that is lost.
 

@@ -19,7 +19,9 @@ _UNIT = (
 )
 
 
-def quickstart(seeds: options.Seeds = 20, jobs: options.Jobs = None, out: options.Out = Path()) -> None:
+def quickstart(
+    seeds: options.Seeds = 20, jobs: options.Jobs = None, out: options.Out = Path(), as_json: options.AsJson = False
+) -> None:
     """Recommend films from real ratings, privately and not: about a minute.
 
     Each of 6,393 rounds offers ten films that one user has rated; the reward is 1 if the chosen film was rated 4 or
@@ -36,4 +38,4 @@ def quickstart(seeds: options.Seeds = 20, jobs: options.Jobs = None, out: option
     known = [1.0, 4.0], 1e-5, films, films.rounds
     policies = factories(["uniform", "glb-omd", "one-pass-private"], *known)
     policies |= factories(["person-private"], *known, unit="person")
-    play(policies, films, "quickstart", films.rounds, _UNIT, seeds=seeds, jobs=jobs, out=out)
+    play(policies, films, "quickstart", films.rounds, _UNIT, seeds=seeds, jobs=jobs, out=out, as_json=as_json)

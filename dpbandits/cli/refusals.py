@@ -22,8 +22,11 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
+        from dpkit.cli.options import plain_warnings
+
         try:
-            return super().invoke(ctx)
+            with plain_warnings(""):
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             fail("interrupted", 130)
         except Exception as error:

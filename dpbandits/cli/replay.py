@@ -42,6 +42,7 @@ def replay(
     jobs: options.Jobs = None,
     resume: options.Resume = None,
     out: options.Out = Path(),
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare policies on your own log, in which the reward of every shown arm is known.
 
@@ -86,6 +87,7 @@ def replay(
     names, rounds = named(policy, unit, environment), environment.rounds
     policies = factories(names, epsilon, delta, environment, rounds, unit=unit)
     size = f"{rounds:,} rounds, {environment.rows:,} rows, d = {environment.dim}"
-    typer.echo(f"{file.name}: {size}; {environment.rescaled:,} rows longer than --feature-bound {feature_bound:g}")
+    told = f"{file.name}: {size}; {environment.rescaled:,} rows longer than --feature-bound {feature_bound:g}"
+    typer.echo(told, err=as_json)
     note = unit_note(unit, names)
-    play(policies, environment, "replay", rounds, note, seeds=seeds, jobs=jobs, out=out, resume=resume)
+    play(policies, environment, "replay", rounds, note, seeds=seeds, jobs=jobs, out=out, resume=resume, as_json=as_json)

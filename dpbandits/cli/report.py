@@ -77,6 +77,7 @@ def play(
     jobs: int | None,
     out: Path,
     resume: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Simulate, report, and end the process with code 130 if it was interrupted."""
     folder(out)
@@ -85,6 +86,9 @@ def play(
         results = simulate(policies, environment, rounds=rounds, seeds=seeds, jobs=processes(jobs), resume=resume)
     except KeyboardInterrupt:
         fail("interrupted before the first run was done; nothing is written", 130)
+    if as_json:
+        _as_json(results, out / command)
+        return
     say = console().print
     say(f"[bold]{results.caption()}[/bold]\n")
     say(_table(results))
@@ -97,6 +101,21 @@ def play(
     saved = results.save(out / f"{command}.json")
     plot = results.plot(out / f"{command}.png")
     say(f"\nPlot: {plot.resolve()}\nData: {saved.resolve()}", soft_wrap=True)
+    if not results.complete:
+        fail(f"interrupted: {len(results.runs)} of {results.planned_runs} runs are kept", 130)
+
+
+def _as_json(results: Results, place: Path) -> None:
+    """What the table and the lines under it say, for a program; ends like :func:`play`."""
+    from dpkit.cli.options import print_json
+
+    saved, plot = results.save(place.with_suffix(".json")), results.plot(place.with_suffix(".png"))
+    print_json(
+        {
+            "caption": results.caption(), "metric": results.metric, "complete": results.complete, "simulation": True,
+            "policies": results.table(), "plot": str(plot.resolve()), "data": str(saved.resolve()),
+        }
+    )  # fmt: skip
     if not results.complete:
         fail(f"interrupted: {len(results.runs)} of {results.planned_runs} runs are kept", 130)
 

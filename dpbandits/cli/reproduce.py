@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from shutil import copyfile
 from typing import Annotated
@@ -38,6 +40,9 @@ def reproduce(
         Path | None,
         typer.Option(help="Data of your own in place of what is bundled: covtype.data for glb-omd-figure-4."),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: figure, complete, rows (as in the CSV file), files.")
+    ] = False,
     docs: Annotated[
         Path | None, typer.Option(help="The docs folder of a checkout: the figure's part of its page is written anew.")
     ] = None,
@@ -66,7 +71,15 @@ def reproduce(
     (out / f"{name}.md").write_text(markdown, encoding="utf-8")
     (out / f"{name}.csv").write_text(to_csv(found), encoding="utf-8")
     picture(part, played, found, out / f"{name}.png")
-    typer.echo(markdown)
+    if as_json:
+        from dpkit.cli.options import print_json
+
+        files = [f"{out / name}.{kind}" for kind in ("md", "csv", "png")]
+        whole_played = len(played) == len(part.panels) and played[-1].complete
+        listed = list(csv.DictReader(io.StringIO(to_csv(found))))
+        print_json({"figure": figure, "complete": whole_played, "rows": listed, "files": files})
+    else:
+        typer.echo(markdown)
     typer.echo(f"Written to {out / name}.md, .csv and .png; runs in {name}-*.jsonl", err=True)
     if len(played) < len(part.panels) or not played[-1].complete:
         fail("interrupted: what is done is kept, and the same command goes on from there", 130)

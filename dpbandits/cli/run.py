@@ -52,6 +52,7 @@ def run(
     jobs: options.Jobs = None,
     resume: options.Resume = None,
     out: options.Out = Path(),
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare policies on a simulated bandit with a known model.
 
@@ -90,4 +91,15 @@ def run(
         rounds = 5000 if world is None else gallery(world).rounds
     names = named(policy, unit, environment)
     policies = factories(names, epsilon, delta, environment, rounds, base_rate, unit)
-    play(policies, environment, "run", rounds, unit_note(unit, names), seeds=seeds, jobs=jobs, out=out, resume=resume)
+    play(
+        policies,
+        environment,
+        "run",
+        rounds,
+        unit_note(unit, names),
+        seeds=seeds,
+        jobs=jobs,
+        out=out,
+        resume=resume,
+        as_json=as_json,
+    )

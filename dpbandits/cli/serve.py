@@ -20,18 +20,26 @@ def serve(
         str | None, typer.Option(help="worker or learner: these processes alone, the others elsewhere.")
     ] = None,
     port: Annotated[int, typer.Option(help="Of the demo.")] = 8000,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: token and digest; or url, where it listens.")
+    ] = False,
 ) -> None:
     """Serve a private bandit over HTTP: workers that decide, one learner that releases, a page for its owner.
 
     **dpbandits serve run.toml** starts what the file describes, and starts again whatever ends; **dpbandits serve
     --demo** shows all of it at once.
     """
+    from dpkit.cli.options import print_json
+
     if token:
         import secrets
 
         from dpbandits.serve.config import digest
 
         made = secrets.token_urlsafe(32)
+        if as_json:
+            print_json({"token": made, "digest": digest(made)})
+            return
         typer.echo(f"token (for whoever uses it):  {made}\ndigest (for the file):        {digest(made)}")
         return
     for module in ("pydantic", "uvicorn"):
@@ -51,5 +59,8 @@ def serve(
         raise ValueError(f"only must be worker or learner, got only={only!r}")
     service = Service(config, workers=0 if only == "learner" else None, learners=0 if only == "worker" else 1)
     if service.url:
-        typer.echo(f"listening on {service.url}")
+        if as_json:
+            print_json({"url": service.url})
+        else:
+            typer.echo(f"listening on {service.url}")
     service.run()

@@ -184,6 +184,11 @@ class Loader:
 def load(cls: type[Policy], given: Loader) -> Policy:
     """Continue a policy of this class from a file; see :meth:`dpbandits.Policy.load`."""
     path = given.path
+    if not path.is_file():
+        what = "a folder is" if path.is_dir() else "nothing is"
+        raise FileNotFoundError(
+            f"path must be a file that {cls.__name__}.save or a checkpoint wrote, and {what} at {path}"
+        )
     tree, digest = files.read(path)
     kind = known_kind(str(tree.get("policy")))
     if kind is None or not issubclass(kind, cls):

@@ -23,7 +23,9 @@ def audit_command(
         str, typer.Argument(help="A ledger's file, a database (postgresql://…), or what Ledger.to_json wrote.")
     ],
     html: Annotated[Path | None, typer.Option(help="Also write the report to this file, as one HTML page.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Also write the report to this file, as JSON.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Also write the report to this file, as JSON; - prints it in place of the text.")
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="The δ of the totals; by default the budget's.")] = None,
     expected_head: Annotated[
         str | None, typer.Option(help="A head that was noted earlier; the ledger must still contain it.")
@@ -38,7 +40,7 @@ def audit_command(
     made = datetime.now(UTC)
     with refusals():
         for option, asked in (("--html", html), ("--json", json)):
-            if asked is not None and not asked.absolute().parent.is_dir():
+            if asked is not None and str(asked) != "-" and not asked.absolute().parent.is_dir():
                 raise ValueError(f"{option} must be a file in a folder that exists, got {str(asked)!r}")
         name = ledger_name(ledger)
         from accounting import LedgerCorrupted
@@ -59,11 +61,16 @@ def audit_command(
             html.write_text(text, encoding="utf-8")
         if json is not None:
             facts = {"name": name, "made": made.isoformat(), "head": opened.head, **report.to_dict()}
-            json.write_text(dumps(facts, indent=1, ensure_ascii=True, allow_nan=False) + "\n", encoding="utf-8")
-    print_report(opened, report)
-    for written in (html, json):
-        if written is not None:
-            say(f"Report written to {written}")
+            report_text = dumps(facts, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+            if str(json) == "-":
+                typer.echo(report_text, nl=False)
+            else:
+                json.write_text(report_text, encoding="utf-8")
+    if str(json) != "-":
+        print_report(opened, report)
+        for written in (html, json):
+            if written is not None:
+                say(f"Report written to {written}")
     if report.within_budget is False or report.problems:
         raise typer.Exit(1)
 
@@ -97,14 +104,18 @@ def print_report(ledger: Ledger, report: Report) -> None:
     if report.scopes:
         shown = most_spent(report.scopes)
         print_table(
-            [("scope", "left"), ("rows", "right"), ("ε met there", "right"), ("quota ε", "right"), ("used", "right")],
+            [
+                *[("scope", "left"), ("rows", "right"), ("ε met there", "right"), ("quota ε", "right")],
+                *[("spent ε", "right"), ("booked ε", "right")],
+            ],
             [
                 (
                     one.scope,
                     f"{one.rows:,}",
                     f"{one.epsilon:.6g}",
                     "" if one.quota is None else f"{one.quota.epsilon:g} at δ = {one.quota.delta:g}",
-                    "" if one.used is None else f"{one.used:.6g}",
+                    "" if one.spent is None else f"{one.spent:.6g}",
+                    "" if one.booked is None else f"{one.booked:.6g}",
                 )
                 for one in shown
             ],

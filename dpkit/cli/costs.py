@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from dpkit.cli.options import print_json
 from dpkit.cli.printing import accountant_name, print_accountants, print_table, refusals, say
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ def epsilon_command(
     steps: Annotated[int | None, typer.Option(help="The length of the stream of --tree.")] = None,
     pure: Annotated[list[float] | None, typer.Option(help="Any mechanism of this pure ε. Repeatable.")] = None,
     count: Annotated[int, typer.Option(help="How many times all of it is released.")] = 1,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object: description, epsilon, delta, accountant, accountants."),
+    ] = False,
 ) -> None:
     """Show the ε of a description at a δ, under every accountant that applies.
 
@@ -83,6 +88,9 @@ def epsilon_command(
             raise ValueError("nothing is released: give a DESCRIPTION or an option such as --gaussian 2.0")
         release = count * sum(parts, start=Composed())
         found = compare(release, delta)
+    if as_json:
+        print_json(_facts(release, found, delta))
+        return
     print_accountants(release, found, delta)
 
 
@@ -95,6 +103,9 @@ def calibrate_command(
     adjacency: Annotated[
         str, typer.Option(help="How two neighbouring inputs differ: replace, add_remove or zero_out.")
     ] = "replace",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: noise_multiplier, and as dpkit epsilon does.")
+    ] = False,
 ) -> None:
     """Find the smallest noise multiplier z with which a description meets a budget.
 
@@ -110,6 +121,9 @@ def calibrate_command(
             raise ValueError("the description must contain z, the noise multiplier to be found: 'Gaussian(z)', say")
         z = calibrate(make, budget)
         found = compare(make(z), delta)
+    if as_json:
+        print_json({"noise_multiplier": z, **_facts(make(z), found, delta)})
+        return
     say(f"z = {z!r}")
     print_accountants(make(z), found, delta)
 
@@ -121,6 +135,14 @@ def check_command(
     adjacency: Annotated[
         str | None, typer.Option(help="The neighbours that are claimed: replace, add_remove or zero_out.")
     ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print one JSON object: verdict (holds, is false, is not proved), claim, and as dpkit epsilon does; "
+            "neighbours, at_least. Of words: verdict, claim, and ways, one for each way to make batches.",
+        ),
+    ] = False,
 ) -> None:
     """Say whether a claimed (ε, δ) holds for a description, for which neighbours, and by which accountant.
 
@@ -139,7 +161,7 @@ def check_command(
 
         claim = read_claim(description)
     if claim is not None:
-        _check_words(claim, epsilon, delta, adjacency)
+        _check_words(claim, epsilon, delta, adjacency, as_json)
         return
     with refusals():
         from accounting import Budget, UnsupportedRelease, compare
@@ -155,6 +177,15 @@ def check_command(
         found = compare(release, delta)
     best = min(found, key=found.__getitem__)
     holds = found[best] <= epsilon
+    if as_json:
+        false = not holds and (is_exact(release) or found.at_least > epsilon)
+        facts = _facts(release, found, delta)
+        facts |= {"at_least": found.at_least, "neighbours": release.adjacency or adjacency}
+        verdict = "holds" if holds else "is false" if false else "is not proved"
+        print_json({"verdict": verdict, "claim": {"epsilon": epsilon, "delta": delta}, **facts})
+        if not holds:
+            raise typer.Exit(1)
+        return
     say(f"{release!r}")
     if holds:
         say(f"The claim ({epsilon:g}, {delta:g}) holds, by {accountant_name(best)}.", style="bold green")
@@ -184,14 +215,25 @@ def check_command(
         raise typer.Exit(1)
 
 
-def _check_words(claim: Claim, epsilon: float, delta: float, adjacency: str | None) -> None:
+def _facts(release: Release, found: dict[str, float], delta: float) -> dict[str, Any]:
+    """ε by every accountant, the smallest first."""
+    by_size = dict(sorted(found.items(), key=lambda one: one[1]))
+    best = next(iter(by_size))
+    return {
+        "description": repr(release), "epsilon": by_size[best], "delta": delta, "accountant": best,
+        "accountants": by_size,
+    }  # fmt: skip
+
+
+def _check_words(claim: Claim, epsilon: float, delta: float, adjacency: str | None, as_json: bool) -> None:
     """A table of all ways to make batches; the exit status is that of the way that the claim names, else of all."""
     with refusals():
         from accounting import Budget, bound
         from accounting import epsilon as least_epsilon
 
         Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency or "replace"))
-        rows, verdicts = [], {}
+        figures: list[tuple[str, str, float, float, str]] = []
+        verdicts = {}
         for way in claim.ways():
             if adjacency not in (None, way.adjacency):
                 continue
@@ -199,25 +241,36 @@ def _check_words(claim: Claim, epsilon: float, delta: float, adjacency: str | No
                 warnings.simplefilter("ignore", UserWarning)  # the table shows both ends
                 most, least = float(least_epsilon(way.cost, delta)), float(bound(way.least, delta).lower)
             verdict = "holds" if most <= epsilon else "is false" if least > epsilon else "is not proved"
-            rows.append([way.said, way.adjacency, f"{least:.4g}", f"{most:.4g}", verdict])
+            figures.append((way.said, way.adjacency, least, most, verdict))
             verdicts[way.sampling, way.adjacency] = verdict
+    named = {key: verdict for key, verdict in verdicts.items() if claim.sampling in (None, key[0])}
+    # the neighbours that are the easiest for each way count, unless some are claimed
+    held = {key[0] for key, verdict in named.items() if verdict == "holds"}
+    proved = bool(named) and held == {key[0] for key in named}
+    if as_json:
+        parts = ("batches", "neighbours", "at_least", "at_most", "claim")
+        ways = [dict(zip(parts, row, strict=True)) for row in figures]
+        claimed = {"epsilon": epsilon, "delta": delta}
+        false = bool(named) and set(named.values()) == {"is false"}
+        found = "holds" if proved else "is false" if false else "is not proved"
+        print_json({"verdict": found, "claim": claimed, "ways": ways})
+        if not proved:
+            raise typer.Exit(1)
+        return
     say(
         f"DP-SGD: noise {claim.noise:g} × the clip norm, batches of {claim.batch:,} of {claim.rows:,}, "
         f"{claim.steps:,} steps. The claim is ({epsilon:g}, {delta:g}), by how batches were made:"
     )
     print_table(
         [("batches", "left"), ("neighbours", "left"), ("ε at least", "right"), ("at most", "right"), ("claim", "left")],
-        rows,
+        [(said, whose, f"{least:.4g}", f"{most:.4g}", verdict) for said, whose, least, most, verdict in figures],
     )
     say("Balls in bins: each unit in one batch of every epoch, independently of the others. Shuffled batches of one")
     say("size are neither that nor Poisson samples, and have no price that is proved but one release for every epoch.")
-    named = {key: verdict for key, verdict in verdicts.items() if claim.sampling in (None, key[0])}
     if not named:
         say(f"For {adjacency} nothing is known of {claim.ways()[-1].said}.", style="bold red")
         raise typer.Exit(1)
-    # the neighbours that are the easiest for each way count, unless some are claimed
-    held = {key[0] for key, verdict in named.items() if verdict == "holds"}
-    if held != {key[0] for key in named}:
+    if not proved:
         raise typer.Exit(1)
 
 

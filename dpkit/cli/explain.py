@@ -25,7 +25,9 @@ def explain_command(
         float, typer.Option(help="How probable it was, before any release, that the unit's data were used.")
     ] = 0.5,
     plot: Annotated[Path | None, typer.Option(help="Write the curve of the best attack there (PNG, PDF, SVG).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: release, advantage, prior, rates.")
+    ] = False,
 ) -> None:
     """Say in plain words what a privacy guarantee means: how well the best attack can tell who took part.
 

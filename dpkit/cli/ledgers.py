@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from contextlib import suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from dpkit.cli.options import Command
+from dpkit.cli.options import Command, print_json
 from dpkit.cli.printing import accountant_name, brief, is_export, left, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
@@ -35,6 +37,13 @@ def open_command(
     accountant: Annotated[
         str | None, typer.Option(help="What the filter adds up: mixed, gdp, pure, rdp or zcdp.")
     ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print one JSON object: budget, accountant, spent, left, quotas, head; ε is null where there is none.",
+        ),
+    ] = False,
 ) -> None:
     """Make a ledger, or show the one that is there.
 
@@ -50,7 +59,10 @@ def open_command(
         if epsilon is not None and delta is not None:
             budget = Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency), unit=unit)
         with Ledger.open(ledger, budget, accountant=cast("Measure | None", accountant)) as opened:
-            _show(opened)
+            if as_json:
+                print_json(_facts(opened))
+            else:
+                _show(opened)
 
 
 @ledger_app.command("list", cls=Command)
@@ -59,12 +71,17 @@ def list_command(
     scope: Annotated[str | None, typer.Option(help="Only this scope and its parts.")] = None,
     format: Annotated[str, typer.Option(help="table, csv or json; the last two hold everything.")] = "table",
     last: Annotated[int, typer.Option(help="How many of the last rows a table shows; 0 for all.", min=0)] = 50,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: all of the ledger, as --format json does.")
+    ] = False,
 ) -> None:
     """List what was recorded, for people (table), for a spreadsheet (csv) or for a program (json).
 
     dpkit ledger list releases.ledger --format csv > releases.csv
     """
     with refusals():
+        if as_json:
+            format = "json"
         if format not in ("table", "csv", "json"):
             raise ValueError(f"--format must be table, csv or json, got {format!r}")
         if format != "table" and scope is not None:
@@ -107,6 +124,9 @@ def spend_command(
     label: Annotated[str, typer.Option(help="For the reader of the ledger.")] = "",
     scope: Annotated[str | None, typer.Option(help="The part of the data that it reads.")] = None,
     unit: Annotated[str | None, typer.Option(help="The unit that its sensitivity covers.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: recorded (true or false), row, left, head, refusal.")
+    ] = False,
 ) -> None:
     """Record a release that is about to be made by hand or by another program, or refuse it.
 
@@ -123,8 +143,15 @@ def spend_command(
             try:
                 row = opened.spend(release, label=label, scope=scope, unit=unit)
             except BudgetExceeded as error:
+                if as_json:
+                    print_json({"recorded": False, "left": opened.remaining(scope=scope), "refusal": str(error)})
+                    raise typer.Exit(1) from None
                 say(f"Refused: {error}", style="bold red")
                 raise typer.Exit(1) from None
+            if as_json:
+                facts = {"recorded": True, "row": row.index, "left": opened.remaining(scope=scope)}
+                print_json({**facts, "head": opened.head})
+                return
             bounded = opened.budget is not None
             rest = f"; ε = {left(opened, scope)} is left" if bounded else ""
     say(f"Row {row.index} is recorded{rest}.", style="bold green")
@@ -134,6 +161,9 @@ def spend_command(
 def verify_command(
     ledger: _Readable,
     expected_head: Annotated[str | None, typer.Option(help="A head that the ledger must contain.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: verified (true or false), head, problem.")
+    ] = False,
 ) -> None:
     """Read every entry and check the whole chain, the books and the summaries; print the head.
 
@@ -146,15 +176,22 @@ def verify_command(
             with opened_ledger(ledger, expected_head) as opened:
                 head = opened.verify()
         except LedgerCorrupted as error:
+            if as_json:
+                print_json({"verified": False, "problem": str(error)})
+                raise typer.Exit(1) from None
             say(f"The ledger does not verify. {error}", style="bold red")
             raise typer.Exit(1) from None
-    say(head)
+    if as_json:
+        print_json({"verified": True, "head": head})
+    else:
+        say(head)
 
 
 @ledger_app.command("backup", cls=Command)
 def backup_command(
     ledger: _Place,
     copy: Annotated[str, typer.Argument(help="The copy, a file or a database, where nothing may be yet.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: head.")] = False,
 ) -> None:
     """Copy a ledger as it is at one moment, also while others spend from it; print the copy's head.
 
@@ -162,7 +199,10 @@ def backup_command(
     """
     with refusals(), opened_ledger(_writable(ledger)) as opened:
         head = opened.backup(copy)
-    say(head)
+    if as_json:
+        print_json({"head": head})
+    else:
+        say(head)
 
 
 @ledger_app.command("quota", cls=Command)
@@ -172,6 +212,12 @@ def quota_command(
     epsilon: Annotated[float | None, typer.Option(help="The quota's ε.")] = None,
     delta: Annotated[float | None, typer.Option(help="The quota's δ.")] = None,
     lift: Annotated[bool, typer.Option("--lift", help="Lift the quota of the scope.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object: quotas, one by scope, each with epsilon, delta, booked, left."
+        ),
+    ] = False,
 ) -> None:
     """Show the quotas of a ledger, set one, or lift it.
 
@@ -191,7 +237,33 @@ def quota_command(
                 if own is not None:
                     budget = Budget(epsilon, delta, adjacency=own.adjacency, unit=own.unit)
                 opened.set_quota(scope, budget)
-            _show_quotas(opened)
+            if as_json:
+                print_json({"quotas": _quota_facts(opened)})
+            else:
+                _show_quotas(opened)
+
+
+def _facts(ledger: Ledger) -> dict[str, Any]:
+    """What :func:`_show` says, for a program."""
+    from accounting import UnsupportedRelease
+
+    budget, spent = ledger.budget, None
+    if budget is not None:
+        with suppress(UnsupportedRelease):
+            spent = float(ledger.epsilon())
+    return {
+        "budget": None if budget is None else asdict(budget), "accountant": ledger.accountant, "spent": spent,
+        "left": ledger.remaining(), "quotas": _quota_facts(ledger), "head": ledger.head,
+    }  # fmt: skip
+
+
+def _quota_facts(ledger: Ledger) -> dict[str, dict[str, float]]:
+    found = {}
+    for scope, quota in sorted(ledger.quotas().items()):
+        booked = float(ledger.quota_booked(scope))
+        left_there = max(0.0, quota.epsilon - booked)
+        found[scope] = {"epsilon": quota.epsilon, "delta": quota.delta, "booked": booked, "left": left_there}
+    return found
 
 
 def _writable(place: str) -> str:
@@ -232,10 +304,10 @@ def _show_quotas(ledger: Ledger) -> None:
         say("There is no quota.")
         return
     print_table(
-        [("scope", "left"), ("quota ε", "right"), ("δ", "right"), ("used ε", "right"), ("left ε", "right")],
+        [("scope", "left"), ("quota ε", "right"), ("δ", "right"), ("booked ε", "right"), ("left ε", "right")],
         [
-            (scope, f"{b.epsilon:g}", f"{b.delta:g}", f"{(used := ledger.quota_spent(scope)):.6g}",
-             f"{max(0.0, b.epsilon - used):.6g}")
+            (scope, f"{b.epsilon:g}", f"{b.delta:g}", f"{(booked := ledger.quota_booked(scope)):.6g}",
+             f"{max(0.0, b.epsilon - booked):.6g}")
             for scope, b in sorted(quotas.items())
         ],
     )  # fmt: skip

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
-__all__ = ["Command", "in_options", "refusal"]
+__all__ = ["Command", "in_options", "plain_warnings", "print_json", "refusal"]
 
 # the options of the command that runs, and what they were given
 _RUNNING: ContextVar[tuple[Iterable[Any], Mapping[str, Any]]] = ContextVar("_RUNNING", default=((), {}))
@@ -23,12 +27,41 @@ class Command(TyperCommand):
         """Run it."""
         token = _RUNNING.set((self.params, ctx.params))
         try:
-            return super().invoke(ctx)
+            with plain_warnings("dpkit: "):
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo("dpkit: interrupted", err=True)
             raise typer.Exit(130) from None
         finally:
             _RUNNING.reset(token)
+
+
+@contextmanager
+def plain_warnings(start: str) -> Iterator[None]:
+    """What the packages warn of, as lines for whoever typed a command, who did not write the line of code."""
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if issubclass(category, UserWarning):
+            typer.echo(f"{start}note: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+def print_json(facts: Mapping[str, Any]) -> None:
+    """One JSON object in a line; what is infinite or no number is null."""
+    typer.echo(json.dumps(_finite(facts), ensure_ascii=False, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(entry) for key, entry in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(entry) for entry in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value if isinstance(value, (str, int, bool, type(None))) else str(value)
 
 
 def refusal(message: str) -> str:

@@ -222,25 +222,29 @@ def _scopes(report: Report) -> str:
     for one in shown:
         quota = "<span class=quiet>none</span>" if one.quota is None else f"{one.quota.epsilon:g}"
         at = "" if one.quota is None else f"<small> δ = {one.quota.delta:g}</small>"
-        used, bar = "", ""
-        if one.quota is not None and one.used is not None:
-            used = _number(one.used)
-            share = 100 * min(1.0, one.used / one.quota.epsilon)
+        spent, bar = "", ""
+        booked = "" if one.booked is None else _number(one.booked)
+        if one.quota is not None and one.spent is not None:
+            spent = _number(one.spent)
+            share = 100 * min(1.0, one.spent / one.quota.epsilon)
             style = "good" if one.within_quota else "bad"
             bar = f"<div><span class='{style}' style='width:{share:.2f}%'></span></div>"
         rows += (
             f"<tr><th scope='row'>{_text(one.scope)}</th><td class='number'>{one.rows:,}</td>"
             f"<td class='number'>{_number(one.epsilon)}</td><td class='number'>{quota}{at}</td>"
-            f"<td class='number'>{used}</td><td class='bar'>{bar}</td></tr>"
+            f"<td class='number'>{spent}</td><td class='number'>{booked}</td><td class='bar'>{bar}</td></tr>"
         )
     hidden = len(report.scopes) - len(shown)
     more = f"<p class='quiet'>{hidden:,} other scopes have no quota and met less.</p>" if hidden else ""
     return (
         "<section><h2>Scopes and quotas</h2><p>“ε met there” bounds everything that a unit of the scope met: there, in "
         f"its parts, around it and on the whole data, at δ = {report.delta:g}. A quota counts what was recorded in the "
-        "scope and its parts only.</p><div class='scroll'><table class='wide scopes'><thead><tr><th>scope</th>"
+        "scope and its parts only: spent is their price as a list, by the best accountant, and booked what the quota's "
+        "filter holds back for them, which bounds releases that were chosen in the light of earlier ones.</p>"
+        "<div class='scroll'><table class='wide scopes'><thead><tr><th>scope</th>"
         "<th class='number'>releases</th><th class='number'>ε met there</th><th class='number'>quota ε</th>"
-        f"<th class='number'>used ε</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>{more}</section>"
+        "<th class='number'>spent ε</th><th class='number'>booked ε</th><th></th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>{more}</section>"
     )
 
 

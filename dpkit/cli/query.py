@@ -7,10 +7,8 @@ is shown as it is and ends with status 2, before anything was spent.
 from __future__ import annotations
 
 import json
-import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -19,16 +17,12 @@ from rich.console import Console
 from rich.text import Text
 
 from dpkit.cli.options import refusal
+from dpkit.cli.tables import Form, check_dates, check_numbers, group_labels, read_columns, typed_keys
 
 if TYPE_CHECKING:
     from accounting import Adjacency
 
 __all__ = ["HOW", "query_command"]
-
-_RELATIONS = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-_DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ][\d:.]+)?)?$")
 
 HOW = (
     "Bounds, keys and edges must be known without looking at the file. With --person the whole of a person is "
@@ -36,9 +30,16 @@ HOW = (
     "each group) how many rows of one person are used.\n\n"
     "dpkit query survey.csv --mean income --bounds 0 200000 --person id --max-contributions 1 --epsilon 1\n\n"
     "dpkit query visits.parquet --count --groups town --key Linz --key Graz --epsilon 0.5\n\n"
-    "dpkit query visits.parquet --count --where 'age >= 18' --where 'town = Linz' --epsilon 0.5\n\n"
+    "dpkit query visits.parquet --count --groups town --groups sex --key town=Linz --key sex=f --key sex=m "
+    "--epsilon 0.5\n\n"
+    "dpkit query visits.parquet --count --where 'age >= 18 and not town in (Linz, Graz)' --epsilon 0.5\n\n"
     "dpkit query visits.parquet --quantile age -q 0.25 -q 0.5 -q 0.75 --bounds 0 120 --epsilon 1\n\n"
-    "dpkit query visits.parquet --histogram age --bins 12 --bounds 0 120 --epsilon 1 --json"
+    "dpkit query visits.parquet --histogram day --bins 12 --bounds 2025-01-01 2026-01-01 --epsilon 1 --json\n\n"
+    "dpkit query visits.parquet --contribution-bound max_contributions --person id --epsilon 0.1\n\n"
+    "--json prints one object: query, value, keys and columns (one entry of value for each key; the parts of a key are "
+    "called by columns), low and high at this confidence, noise_std, rows_off, informative (false: the interval leaves "
+    "nothing out), uses (what of one person is in it), epsilon, delta, adjacency, unit, cost. What an answer does not "
+    "have is left out. Dates are texts, and noise_std of dates is in days."
 )
 
 
@@ -52,30 +53,52 @@ def query_command(
     histogram: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for counts in --bins bins.")] = None,
     quantile: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for the quantiles -q.")] = None,
     top: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for the -k most frequent of the keys.")] = None,
+    contribution_bound: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Ask for max_contributions, max_groups or max_per_group that --share of persons keep."
+        ),
+    ] = None,
+    share_cut: Annotated[
+        bool, typer.Option("--share-cut", help="Ask for the share of rows that the bounds on a person leave out.")
+    ] = False,
     bounds: Annotated[
-        tuple[float, float] | None, typer.Option(help="LOW HIGH: values outside are cut to them.", show_default=False)
+        tuple[str, str] | None,
+        typer.Option(help="LOW HIGH, numbers or dates: values outside are cut to them.", show_default=False),
     ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TEST",
-            help="Only rows like this: 'age >= 18', 'town = Linz', 'day < 2026-02-01', or 'town', where it is known; "
-            "repeatable, for rows that pass all. A row without the value never does.",
+            help="Only rows like this: 'age >= 18', 'town = Linz', 'day < 2026-02-01', 'town in (Linz, Graz)', or "
+            "'town', where it is known; joined by and, or, not and parentheses; repeatable, for rows that pass all. "
+            "Relations are = (or ==) != < <= > >= in. What holds such a sign or word goes into quotes. A row without "
+            "the value never passes.",
         ),
     ] = None,
     q: Annotated[list[float] | None, typer.Option("-q", help="A quantile's rank in [0, 1]; repeatable.")] = None,
     bins: Annotated[int, typer.Option(help="Of the histogram.")] = 10,
     k: Annotated[int, typer.Option("-k", help="How many of the most frequent.")] = 1,
     groups: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="One answer for each value of this column.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="One answer for each value of this column; repeatable, for a cross-table."),
     ] = None,
     key: Annotated[
-        list[str] | None, typer.Option(help="A group or candidate to report; repeatable. Counts can do without.")
+        list[str] | None,
+        typer.Option(
+            help="A group or candidate to report; repeatable. Counts can do without. Of a cross-table COLUMN=VALUE, "
+            "for all cells of these values, or one cell, VALUE,VALUE."
+        ),
     ] = None,
     person: Annotated[str | None, typer.Option(metavar="COLUMN", help="Whose row it is.")] = None,
     max_contributions: Annotated[int | None, typer.Option(help="How many rows of one person are used.")] = None,
     max_groups: Annotated[int | None, typer.Option(help="In how many groups one person is counted.")] = None,
     max_per_group: Annotated[int | None, typer.Option(help="How many rows of one person are used in a group.")] = None,
+    share: Annotated[float, typer.Option(help="Of the persons, with --contribution-bound.")] = 0.95,
+    largest: Annotated[int, typer.Option(help="The largest --contribution-bound of interest.")] = 100,
+    at_most: Annotated[
+        int | None, typer.Option(help="How many rows of one person --share-cut looks at; by default ten times as many.")
+    ] = None,
     delta: Annotated[
         float | None,
         typer.Option(
@@ -103,7 +126,7 @@ def query_command(
         list[str] | None,
         typer.Option(metavar="TEXT", help="What else a CSV file writes for a missing value; repeatable."),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals in --json.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Ask a file for one private answer.
@@ -112,17 +135,22 @@ def query_command(
     """
     asked = {
         "count": "" if count else None, "sum": sum_, "mean": mean, "variance": variance, "histogram": histogram,
-        "quantile": quantile, "top_k": top,
+        "quantile": quantile, "top_k": top, "contribution_bound": None if contribution_bound is None else "",
+        "share_cut": "" if share_cut else None,
     }  # fmt: skip
     chosen = [name for name, column in asked.items() if column is not None]
     options = {
         "bounds": bounds,
+        "bound": contribution_bound,
+        "share": None if contribution_bound is None else share,
+        "largest": None if contribution_bound is None else largest,
+        "at_most": at_most,
         "q": None if q is None else (q[0] if len(q) == 1 else q),
         "bins": bins if histogram is not None else None,
         "k": k if top is not None else None,
         "where": where or None,
-        "groups": groups,
-        "keys": key,
+        "groups": groups or None,
+        "keys": key or None,
         "person": person,
         "max_contributions": max_contributions,
         "max_groups": max_groups,
@@ -130,25 +158,18 @@ def query_command(
     }
     try:
         if len(chosen) != 1:
-            raise ValueError("ask for one of --count, --sum, --mean, --variance, --histogram, --quantile and --top")
+            raise ValueError(
+                "ask for one of --count, --sum, --mean, --variance, --histogram, --quantile, --top, "
+                "--contribution-bound and --share-cut"
+            )
         name, column = chosen[0], asked[chosen[0]] or None
-        form = _Form(separator, decimal, thousands, tuple(missing or ()))
+        form = Form(separator, decimal, thousands, tuple(missing or ()))
         answer = _answer(file, form, name, column, options, epsilon, delta, adjacency, unit, ledger)
-        shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else repr(answer)
+        shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else answer.in_words(confidence)
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
         Console(stderr=True).print(Text(f"dpkit: {refusal(_in_options(str(error)))}", style="red"), soft_wrap=True)
         raise typer.Exit(2) from None
     Console().print(Text(shown), soft_wrap=True)
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How a CSV file is written."""
-
-    separator: str
-    decimal: str
-    thousands: str | None
-    missing: tuple[str, ...]
 
 
 # What the queries' refusals call by the names of Python's arguments.
@@ -159,6 +180,8 @@ _OPTIONS: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"\bkeys(=| must\b)": lambda found: "--key" + found[1].rstrip("="),
     r"\bbudget\.delta\b": "--delta",
     r"\bperson=": "--person",
+    r"^bound must\b": "--contribution-bound must",
+    r"\bgot bound=": "got --contribution-bound ",
     r"\bmax_(contributions|groups|per_group)(=\d+)?": lambda found: (
         f"--max-{found[1].replace('_', '-')}" + (found[2] or "").replace("=", " ")
     ),
@@ -179,7 +202,7 @@ def _in_options(message: str) -> str:
 
 def _answer(
     file: Path,
-    form: _Form,
+    form: Form,
     name: str,
     column: str | None,
     options: dict[str, Any],
@@ -189,27 +212,48 @@ def _answer(
     unit: str | None,
     ledger_place: str | None,
 ) -> Any:
+    import numpy as np
+
     from accounting import Budget, Ledger
     from dpkit import queries
+    from dpkit.queries._dates import is_dated
+    from dpkit.queries._where import named_columns, parse, passing
 
     ask = getattr(queries, name)
     taken = ask.__kwdefaults__ | ({"q": None} if name == "quantile" else {}) | ({"k": None} if name == "top_k" else {})
     given = {option: value for option, value in options.items() if value is not None}
     if strange := [option for option in given if option not in taken]:
-        flags = ", ".join({"q": "-q", "k": "-k", "keys": "--key"}.get(o, "--" + o.replace("_", "-")) for o in strange)
+        flags = ", ".join(
+            {"q": "-q", "k": "-k", "keys": "--key", "bound": "--contribution-bound"}.get(o, "--" + o.replace("_", "-"))
+            for o in strange
+        )
         way = ""
         if "max_contributions" in strange and "max_groups" in taken:
             way = ": it has a number for each bin, so give --max-groups and --max-per-group instead"
-        raise ValueError(f"{flags} cannot be combined with --{'top' if name == 'top_k' else name}{way}")
-    tests = [_test(text) for text in given.get("where", ())]
-    columns = (column, given.get("groups"), given.get("person"), *(test[0] for test in tests))
-    data = _read(file, [value for value in columns if value is not None], form)
+        raise ValueError(
+            f"{flags} cannot be combined with --{'top' if name == 'top_k' else name.replace('_', '-')}{way}"
+        )
+    groups: list[str] = given.get("groups", [])
+    if len(set(groups)) < len(groups):
+        raise ValueError(f"--groups must name each column once, got {', '.join(groups)}")
+    tests = [parse(text) for text in given.get("where", ())]
+    columns = (column, *groups, given.get("person"), *(named for test in tests for named in named_columns(test)))
+    data = read_columns(file, [value for value in columns if value is not None], form)
+    if "bounds" in given:
+        given["bounds"] = _bounds(given["bounds"])
     if column is not None and name != "top_k":
-        _check_numbers(data, column, form)
+        if is_dated(given.get("bounds")):
+            check_dates(data, column)
+        else:
+            check_numbers(data, column, form)
     if tests:
-        given["where"] = _passing(data, tests)
-    if "keys" in given:
-        given["keys"] = _typed(given["keys"], data[cast(str, given.get("groups", column))])
+        given["where"] = np.logical_and.reduce([passing(test, lambda named: np.asarray(data[named])) for test in tests])
+    keyed = groups or ([column] if name == "top_k" and column is not None else [])
+    group_labels(data, keyed)
+    if "keys" in given and keyed:
+        given["keys"] = typed_keys(given["keys"], data, keyed)
+    if "bound" in given:
+        given["bound"] = given["bound"].lstrip("-").replace("-", "_")
     try:
         ledger = None if ledger_place is None else Ledger.open(ledger_place, create=False)
     except FileNotFoundError as error:
@@ -224,107 +268,20 @@ def _answer(
             adjacency=cast("Adjacency", adjacency or (allowed.adjacency if allowed is not None else "add_remove")),
             unit=unit or (allowed.unit if allowed is not None else "person" if "person" in given else "row"),
         )
-        positional = () if name == "count" else (column,)
+        positional = () if column is None else (column,)
         return ask(data, *positional, budget=budget, ledger=ledger, **given)
     finally:
         if ledger is not None:
             ledger.close()
 
 
-def _read(file: Path, names: list[str], form: _Form) -> Any:
-    """The named columns of the file (its first one, where only the number of rows is asked)."""
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {file}")
-    import pandas as pd
-
-    parquet = file.suffix.lower() in (".parquet", ".pq")
-    if parquet:
-        from pyarrow import parquet as pq
-
-        there = pq.read_schema(file).names
-    else:
-        there = pd.read_csv(file, nrows=0, sep=form.separator).columns.tolist()
-    if missing := [name for name in names if name not in there]:
-        told = f"the file has no column {missing[0]!r}; its columns are {', '.join(map(str, there))}"
-        other = [mark for mark in ";\t|," if len(there) == 1 and mark in str(there[0]) and mark != form.separator]
-        raise ValueError(told + (f": say --separator {other[0]!r}" if other and not parquet else ""))
-    wanted = list(dict.fromkeys(names)) or there[:1]
-    if parquet:
-        return pd.read_parquet(file, columns=wanted)
-    return pd.read_csv(
-        file, usecols=wanted, sep=form.separator, decimal=form.decimal, thousands=form.thousands,
-        na_values=list(form.missing),
-        low_memory=False,  # else a column can hold 1 in one part of the file, and "1" in another
-    )  # fmt: skip
-
-
-def _check_numbers(data: Any, column: str, form: _Form) -> None:
-    """A column that is calculated with must hold numbers."""
-    import pandas as pd
-
-    values = data[column]
-    if getattr(values.dtype, "kind", "O") in "iufb" or isinstance(values.dtype, pd.ArrowDtype):
-        return
-    known = values.dropna()
-    # one text keeps the others as they are written
-    written = known.astype(str)
-    comma = form.decimal == "." and written.str.fullmatch(r"-?[\d.]+,\d+").any()
-    if form.thousands:
-        written = written.str.replace(form.thousands, "", regex=False)
-    texts = int(pd.to_numeric(written.str.replace(form.decimal, ".", regex=False), errors="coerce").isna().sum())
-    way = "--decimal , (and --thousands . where there are any) reads decimal commas; " if comma else ""
-    raise ValueError(
-        f"the column {column!r} must hold numbers, and {texts:,} of its {len(known):,} values are none: {way}"
-        f"--missing TEXT names a text that stands for a missing value, and --where {column!r} leaves those rows out"
-    )
-
-
-def _typed(keys: list[str], column: Any) -> list[Any]:
-    """The keys as the column's type: numbers where it holds numbers."""
-    kind = getattr(column.dtype, "kind", "O")
-    if kind not in "iuf":
-        return list(keys)
+def _bounds(bounds: tuple[str, str]) -> tuple[Any, Any]:
+    """Numbers, or dates as they are written."""
     try:
-        return [int(key) if kind in "iu" else float(key) for key in keys]
+        return float(bounds[0]), float(bounds[1])
     except ValueError:
-        raise ValueError(f"--key must be a number, as the column {column.name!r} is, got {keys!r}") from None
+        pass
+    from dpkit.queries._dates import as_dates
 
-
-def _test(text: str) -> tuple[str, str, str]:
-    """A column, a relation and a value, as text; of a column alone, two empty ones."""
-    found = re.fullmatch(r"\s*(.+?)\s*(?:(!=|<=|>=|=|<|>)\s*(.*?)\s*)?", text)
-    if found is None:
-        raise ValueError(f"--where must be a column, or a column, one of = != < <= > >= and a value, got {text!r}")
-    return found[1], found[2] or "", found[3] or ""
-
-
-def _passing(data: Any, tests: list[tuple[str, str, str]]) -> Any:
-    """Which rows pass all tests; none that lacks the value of one."""
-    passing: Any = True
-    for name, relation, text in tests:
-        column, value = data[name], cast(Any, text)
-        known = column.notna()
-        kind = getattr(column.dtype, "kind", "O")
-        if relation and kind in "iuf":
-            try:
-                value = float(text)
-            except ValueError:
-                message = f"--where must compare {name!r}, which holds numbers, with one, got {text!r}"
-                raise ValueError(message) from None
-        elif kind == "b":
-            column = column.astype(str)
-        # texts have an order that means something where they are dates from the year to the second
-        if relation in ("<", "<=", ">", ">=") and kind not in "iufM" and not _DATE.match(text):
-            raise ValueError(
-                f"--where must ask for = or != of {name!r}, which holds no numbers, or for a date such as 2026-01-31, "
-                f"got {relation} {text}"
-            )
-        if relation in ("<", "<=", ">", ">=") and kind not in "iufM":
-            other = int((~column[known].astype(str).str.match(_DATE.pattern)).sum())
-            if other:
-                raise ValueError(
-                    f"--where compares dates as they are written, year first: {other:,} of the {int(known.sum()):,} "
-                    f"values of {name!r} are not like 2026-01-31; write them so first"
-                )
-        passing &= (_RELATIONS[relation](column, value) & known).astype(bool) if relation else known
-    return passing
+    as_dates("bounds", list(bounds), private=False)
+    return bounds

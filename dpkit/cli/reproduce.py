@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from dpkit.cli.options import print_json
 
 __all__ = ["reproduce_command"]
 
@@ -19,6 +23,9 @@ def reproduce_command(
     quick: Annotated[bool, typer.Option("--quick", help="A part of the table: a minute instead of an hour.")] = False,
     seeds: Annotated[int, typer.Option(help="Independent data sets and runs per cell.", min=1)] = 10,
     jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = os.cpu_count() or 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: table, rows (as in the CSV file), files.")
+    ] = False,
 ) -> None:
     """Run a table again and write it, with the published numbers beside ours where there are any.
 
@@ -80,5 +87,11 @@ def reproduce_command(
     markdown = made.to_markdown(rows)
     (out / f"{table}.md").write_text(markdown, encoding="utf-8")
     made.picture(rows, out / f"{table}.png")
+    if as_json:
+        rows_read = list(csv.DictReader(io.StringIO(made.to_csv(rows))))
+        print_json(
+            {"table": table, "rows": rows_read, "files": [f"{out / table}.{kind}" for kind in ("md", "csv", "png")]}
+        )
+        return
     typer.echo(markdown)
     console.print(f"Written to {out / table}.md, .csv and .png", highlight=False)

@@ -9,6 +9,7 @@ Who is protected is said by the budget.
   ``max_contributions`` (or ``max_groups`` and ``max_per_group``, where the answer has one number per group) bounds
   how many rows of one person are used; the others are left out at random. Without ``person=`` the bounds are the
   caller's word, which nothing checks.
+  :func:`contribution_bound` finds a bound privately, and :func:`share_cut` says what one leaves out.
 * ``budget.adjacency``: under ``"replace"`` neighbours have the same number of units, so that the number of rows is
   public where every unit is one row; under ``"add_remove"`` it is private, and queries protect it; under ``"zero_out"``
   a unit is swapped for one that contributes nothing. Rows that were filtered out beforehand make the number of the

@@ -52,7 +52,7 @@ def _loaded(data: Any) -> Any:
     """The same, refused where it is not in memory: queries that an engine answers do not come here."""
     if (
         isinstance(data, (str, os.PathLike))
-        or type(data).__name__ in ("LazyFrame", "Table")
+        or (type(data).__name__ in ("LazyFrame", "Table") and not hasattr(data, "column_names"))  # pyarrow's is loaded
         or hasattr(data, "sparkSession")
     ):
         raise TypeError(
@@ -135,6 +135,8 @@ def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None, *,
         )
     if rows is not None and array.dtype.kind == "f" and array.shape == rows.shape:
         array = np.where(rows, array, array.dtype.type(0))
+    if not array.size:
+        return np.zeros(0)  # of no rows the kind is not known
     if array.dtype.kind in "OUST":
         raise TypeError(
             f"column must hold numbers, got texts or objects in {name_of(data, column, 'data')!r}: read the file with "

@@ -38,14 +38,17 @@ def is_dated(bounds: Any) -> bool:
     return kinds == {True}
 
 
-def as_dates(what: str, values: Any) -> NDArray[np.datetime64]:
-    """Dates to the microsecond; ``what`` they are called in a refusal. What is missing is NaT."""
+def as_dates(what: str, values: Any, *, private: bool = True) -> NDArray[np.datetime64]:
+    """Dates to the microsecond; ``what`` they are called in a refusal. What is missing is NaT.
+
+    ``private``: a refusal does not show the value.
+    """
     array = np.asarray(values)
     if array.dtype.kind in "US":
         array = array.astype(object)
     if array.dtype.kind == "O":
         entries = array.tolist()
-        known_as = {one: _plain(what, one) for one in dict.fromkeys(entries)}  # many rows have the same date
+        known_as = {one: _plain(what, one, private) for one in dict.fromkeys(entries)}  # many rows have the same date
         array = np.array([known_as[one] for one in entries], dtype="datetime64[us]")
     if array.dtype.kind != "M":
         raise TypeError(f"{what} must hold dates, as its bounds are dates, got {what}.dtype={array.dtype}")
@@ -56,7 +59,7 @@ def as_dates(what: str, values: Any) -> NDArray[np.datetime64]:
     return found
 
 
-def _plain(what: str, one: Any) -> Any:
+def _plain(what: str, one: Any, private: bool) -> Any:
     if one is None or (isinstance(one, float) and one != one) or type(one).__name__ in ("NaTType", "NAType"):
         return np.datetime64("NaT", "us")
     if isinstance(one, str):
@@ -65,9 +68,8 @@ def _plain(what: str, one: Any) -> Any:
                 raise ValueError
             return np.datetime64(one, "us")
         except ValueError:
-            raise ValueError(
-                f"{what} must be written like 2026-01-31 or 2026-01-31 08:30, got a text that is not"
-            ) from None
+            told = "a text that is not" if private else repr(one)
+            raise ValueError(f"{what} must be written like 2026-01-31 or 2026-01-31 08:30, got {told}") from None
     if getattr(one, "tzinfo", None) is not None:
         raise ValueError(f"{what} must not have a time zone: convert it to one time, and drop the zone")
     if isinstance(one, (datetime.date, np.datetime64)):
@@ -76,8 +78,9 @@ def _plain(what: str, one: Any) -> Any:
 
 
 def days(what: str, values: Any) -> Array:
-    """Days since 1970, of an array of dates or of a sequence; NaN for what is missing."""
-    found = as_dates(what, list(values) if not isinstance(values, np.ndarray) else values)
+    """Days since 1970, of an array of dates or of a sequence that somebody stated; NaN for what is missing."""
+    stated = not isinstance(values, np.ndarray)
+    found = as_dates(what, list(values) if stated else values, private=not stated)
     return np.where(np.isnat(found), np.nan, found.astype(np.int64) / _DAY)
 
 

@@ -6,6 +6,7 @@ bounded by ``max_groups`` (now of cells) and ``max_per_group`` as before.
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkit.queries._columns import coded_by, codes, is_column, labels, name_of, size
+from dpkit.queries._dates import as_dates
+from dpkit.queries._drawn import shown
 from dpkit.queries._units import Share
 
-__all__ = ["by", "group_names", "grouped_by", "listed", "uses"]
+__all__ = ["by", "fitting_keys", "group_names", "grouped_by", "known_labels", "listed", "uses"]
 
 
 def grouped_by(
@@ -31,11 +34,41 @@ def grouped_by(
     columns = _columns_of(data, groups)
     if columns is not None and len(columns) > 1:
         return _crossed(data, columns, keys, rows)
-    found = labels(data, groups if columns is None else columns[0], "groups", rows)
+    found = known_labels(data, groups if columns is None else columns[0], rows)
     if keys is None:
         return codes(found)
     names = listed(keys, group_names(data, groups))
-    return coded_by(found, names), names
+    return coded_by(found, fitting_keys(found, names)), names
+
+
+def known_labels(data: Any, column: Any, rows: NDArray[np.bool_] | None, what: str = "groups") -> NDArray[Any]:
+    """The labels of a column; of dates texts like 2026-01-31, or 2026-01-31 08:30 where the day has a time."""
+    found = labels(data, column, what, rows)
+    if found.dtype.kind == "O" and any(issubclass(kind, datetime.date) for kind in set(map(type, found.tolist()))):
+        found = as_dates(what, found)
+    if found.dtype.kind != "M":
+        return found
+    if (np.isnat(found) if rows is None else np.isnat(found) & rows).any():
+        raise ValueError(
+            f"{what} must be known for every row that is asked about, got dates that are missing: leave these rows "
+            "out by where="
+        )
+    days, place = np.unique(found, return_inverse=True)
+    return np.array([shown(day) for day in days.astype("datetime64[s]")] or [""], object)[place]
+
+
+def fitting_keys(found: NDArray[Any], keys: list[Any]) -> list[Any]:
+    """Keys in the form that labels have, or a refusal where they are of another kind and could not be found."""
+    if any(isinstance(key, (datetime.date, np.datetime64)) for key in keys):
+        keys = [shown(as_dates("keys", [key], private=False)[0].astype("datetime64[s]")) for key in keys]
+    if not found.size:
+        return keys
+    texts = [isinstance(key, str) for key in keys]
+    if found.dtype.kind in "iuf" and any(texts):
+        raise TypeError(f"keys must be numbers, as the column is, got {keys[texts.index(True)]!r}")
+    if not all(texts) and set(map(type, found.tolist())) == {str}:
+        raise TypeError(f"keys must be texts, as the column is, got {keys[texts.index(False)]!r}")
+    return keys
 
 
 def listed(keys: Any, names: Sequence[str]) -> list[Any]:
@@ -77,7 +110,10 @@ def uses(share: Share, person: Any, unit: str, group: str = "") -> str:
     if person is None:
         return ""
     rows = f"at most {share.per_group} row{'s' * (share.per_group > 1)} of one {unit}"
-    return f"{rows} in each of at most {share.groups} {group}{'s' * (share.groups > 1)}" if group else rows
+    if not group:
+        return rows
+    what, _, columns = group.partition(" ")
+    return f"{rows} in each of at most {share.groups} {what}{'s' * (share.groups > 1)}{columns and f' {columns}'}"
 
 
 def _columns_of(data: Any, groups: Any) -> list[Any] | None:
@@ -109,13 +145,13 @@ def _by_column(keys: Mapping[Any, Any], names: Sequence[str]) -> list[list[Any]]
 def _crossed(
     data: Any, columns: list[Any], keys: Any, rows: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.int64], list[tuple[Any, ...]]]:
-    found = [labels(data, column, "groups", rows) for column in columns]
+    found = [known_labels(data, column, rows) for column in columns]
     names = group_names(data, columns)
     if isinstance(keys, Mapping):
         stated = _by_column(keys, names)
         place = np.zeros(found[0].size, np.int64)
         for array, values in zip(found, stated, strict=True):
-            own = coded_by(array, values)
+            own = coded_by(array, fitting_keys(array, values))
             place = np.where((place < 0) | (own < 0), -1, place * len(values) + own)
         return place, list(itertools.product(*stated))
     place = np.zeros(found[0].size, np.int64)
@@ -133,6 +169,7 @@ def _crossed(
     if keys is None:
         return place, cells
     wanted = listed(keys, names)
-    position = {key: i for i, key in enumerate(wanted)}
+    by_column = [fitting_keys(array, [key[i] for key in wanted]) for i, array in enumerate(found)]
+    position = {key: i for i, key in enumerate(zip(*by_column, strict=True))}
     place_of = np.array([position.get(cell, -1) for cell in cells] or [-1], np.int64)
     return np.where(place < 0, -1, place_of[place]), wanted

@@ -84,6 +84,8 @@ class Moment:
             and self.budget.adjacency != "add_remove"
         )
         self.query = f"{what} of {name_of(data, column, 'data')}{by(data, groups)}"
+        if self.dated and what == "variance":
+            self.query += ", in days²"
         self.columns = () if groups is None else group_names(data, groups)
         self.uses = uses(self.share, person, self.budget.unit, "" if groups is None else "group")
         self.noise, self.ledger, self.rng = noise, ledger, randomness.resolve(rng)

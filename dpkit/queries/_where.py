@@ -36,6 +36,7 @@ _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _ORDER = ("<", "<=", ">", ">=")
+_FOREIGN = re.compile(r"\s(like|ilike|is|between|contains|matches|equals|eq|gt|lt|ge|le|ne)\s", re.IGNORECASE)
 _HELP = "a test is a column, one of = != < <= > >= in, and a value, as in town = Linz"
 _TOKEN = re.compile(r"""\s*(?:(?P<quoted>'[^']*'|"[^"]*"|`[^`]*`)(?![^\s()<>=!~&|,])|(?P<sign>[<>=!~&|]+|[(),])|"""
                     r"""(?P<word>[^\s()<>=!~&|,]+))""")  # fmt: skip
@@ -182,6 +183,8 @@ class _Parser:
             if not self._next(("sign", ")")):
                 self._refuse("a parenthesis is not closed")
             return tree
+        start = self.tokens[self.at][2] if self.at < len(self.tokens) else 0
+        quoted = self.at < len(self.tokens) and self.tokens[self.at][0] == "quoted"
         column = self._phrase("a column").text
         negated = False
         if self.tokens[self.at : self.at + 2] and [t[:2] for t in self.tokens[self.at : self.at + 2]] == [
@@ -195,6 +198,9 @@ class _Parser:
         for relation in _RELATIONS:
             if self._next(("sign", relation)):
                 return Test(column, relation, (self._phrase("a value"),))
+        strange = None if quoted else _FOREIGN.search(column)
+        if strange:
+            self._refuse(f"no relation {strange[1]!r} (a column of that name goes into quotes)", start)
         return Known(column)
 
     def _list(self) -> tuple[Value, ...]:
@@ -239,7 +245,7 @@ def _truth(tree: Where, columns: dict[str, NDArray[Any]]) -> tuple[Mask, Mask]:
             )
         return known, ~known
     relation = "=" if tree.relation == "in" else tree.relation
-    found = np.zeros(array.size, np.bool_)
+    found: Mask = np.zeros(array.size, np.bool_)
     for value in tree.values:
         found |= _compared(array, known, kind, tree.column, relation, value)
     return found & known, ~found & known
@@ -247,7 +253,7 @@ def _truth(tree: Where, columns: dict[str, NDArray[Any]]) -> tuple[Mask, Mask]:
 
 def _missing(array: NDArray[Any]) -> Mask:
     if array.dtype.kind == "M":
-        return np.isnat(array)
+        return np.asarray(np.isnat(array), np.bool_)
     if array.dtype.kind not in "fO":
         return np.zeros(array.size, np.bool_)
     pandas = sys.modules.get("pandas")  # whose NA has no truth value
@@ -290,7 +296,8 @@ def _compared(array: NDArray[Any], known: Mask, kind: str, column: str, relation
     if kind == "numbers":
         number = None if value.quoted else number_in(text)
         if number is None:
-            raise ValueError(f"where must compare {column!r}, which holds numbers, with one, got {text!r}")
+            quotes = f"the text {text!r}: leave the quotes out" if value.quoted else repr(text)
+            raise ValueError(f"where must compare {column!r}, which holds numbers, with one, got {quotes}")
         return _on_known(array, known, lambda part: compare(part, number))
     if kind == "truth":
         if text.lower() not in ("true", "false") or relation in _ORDER:
@@ -301,7 +308,7 @@ def _compared(array: NDArray[Any], known: Mask, kind: str, column: str, relation
             raise ValueError(
                 f"where must compare {column!r}, which holds dates, with a date such as 2026-01-31, got {text!r}"
             )
-        day = as_dates("where", [text])[0]
+        day = as_dates("where", [text], private=False)[0]
         return _on_known(array, known, lambda part: compare(as_dates("where", part), day))
     dated = DATE.match(text) is not None and not value.quoted
     if relation in _ORDER and not DATE.match(text):
@@ -316,7 +323,7 @@ def _compared(array: NDArray[Any], known: Mask, kind: str, column: str, relation
                 f"where must compare dates with dates, year first: {other:,} of the {int(known.sum()):,} values of "
                 f"{column!r} are not like 2026-01-31; write them so first, or quote '{text}' if it is a text"
             )
-        day = as_dates("where", [text])[0]
+        day = as_dates("where", [text], private=False)[0]
         return _on_known(array, known, lambda part: compare(as_dates("where", part), day))
     if not value.quoted and number_in(text) is not None:
         raise ValueError(
@@ -327,9 +334,9 @@ def _compared(array: NDArray[Any], known: Mask, kind: str, column: str, relation
 
 
 def _on_known(array: NDArray[Any], known: Mask, test: Callable[[NDArray[Any]], Any]) -> Mask:
-    found = np.zeros(array.size, np.bool_)
-    found[known] = test(array[known])
-    return found
+    out = np.zeros(array.size, np.bool_)
+    out[known] = test(array[known])
+    return out
 
 
 def number_in(text: str) -> float | int | None:

@@ -11,13 +11,13 @@ import numpy as np
 
 from accounting import Budget, PureDP, Release
 from accounting.checks import fraction
-from accounting.text import printable
+from dpkit.queries._drawn import as_html, key_parts, parted, plotted, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-__all__ = ["Answer", "key_parts", "shown"]
+__all__ = ["Answer"]
 
 Interval = Callable[[float], tuple[Any, Any]]
 _SHOWN = 20
@@ -84,6 +84,7 @@ class Answer:
     columns: tuple[str, ...] = ("key",)
     uses: str = ""
     limits: tuple[Any, Any] | None = None
+    off_by: str = field(default="rows", repr=False)
 
     def interval(self, confidence: float = 0.95, *, sampling: bool = False) -> tuple[Any, Any]:
         """Where the answer without noise lies with probability ``confidence``, each entry for itself.
@@ -176,7 +177,7 @@ class Answer:
         import pandas as pd
 
         columns: dict[str, Any] = {}
-        keys = [()] if self.keys is None else [key if _parted(self, key) else (key,) for key in self.keys]
+        keys = [()] if self.keys is None else [key if parted(self, key) else (key,) for key in self.keys]
         for place, name in enumerate(self.columns if self.keys is not None else ()):
             columns[name if name not in ("value", "low", "high") else f"{name} (key)"] = [key[place] for key in keys]
         if self.ranked:
@@ -196,8 +197,6 @@ class Answer:
 
     def plot(self, ax: Axes | None = None, *, confidence: float = 0.95) -> Axes:
         """Draw the entries as points with their intervals, on axes of matplotlib, by default new ones; returns them."""
-        from dpkit.queries._drawn import plotted
-
         return plotted(self, ax, confidence)
 
     @property
@@ -216,25 +215,24 @@ class Answer:
             out.append(f"counts {self.uses}; what was left out for that is not in the intervals")
         if self.rows_bound is not None:
             off = math.ceil(float(np.max(self.rows_bound(confidence)))) if self.keys != () else 0
-            few = "" if self.ranked else ": of fewer rows than that it says nothing"
-            out.append(f"at most {off:,} rows off, with probability {percent}{few}")
+            few = "" if self.ranked else f": of fewer {self.off_by} than that it says nothing"
+            out.append(f"at most {off:,} {self.off_by} off, with probability {percent}{few}")
         return [*out, f"costs {self.price}"]
 
     def _repr_html_(self) -> str:
-        from dpkit.queries._drawn import as_html
-
         return as_html(self)
 
-    def __repr__(self) -> str:
-        notes = "".join(f"\n  {note}" for note in self.notes())
-        low, high = self.interval(0.95) if self.noise_interval is not None else (None, None)
-        told = self.informative()
+    def in_words(self, confidence: float = 0.95) -> str:
+        """The answer as it is printed, with intervals of this confidence."""
+        notes = "".join(f"\n  {note}" for note in self.notes(confidence))
+        low, high = self.interval(confidence) if self.noise_interval is not None else (None, None)
+        told, percent = self.informative(confidence), f"{100 * confidence:g} %"
         if self.keys is None:
-            interval = "" if low is None else f", 95 % interval [{shown(low)}, {shown(high)}] (noise)"
+            interval = "" if low is None else f", {percent} interval [{shown(low)}, {shown(high)}] (noise)"
             if not told:
                 return f"{self.query}: no information{interval}{notes}"
             return f"{self.query}: {shown(self.value)}{interval}{notes}"
-        lines = [f"{self.query}:" if low is None else f"{self.query}, with 95 % intervals (noise):"]
+        lines = [f"{self.query}:" if low is None else f"{self.query}, with {percent} intervals (noise):"]
         names = [key_parts(self, key) for key in self.keys[:_SHOWN]]
         widths = [max(map(len, column)) for column in zip(*names, strict=True)]
         for i, parts in enumerate(names):
@@ -245,28 +243,16 @@ class Answer:
             lines.append(f"  {place}{name}  {value if told[i] else 'no information'}{interval}".rstrip())
         if len(self.keys) > _SHOWN:
             lines.append(f"  … and {len(self.keys) - _SHOWN} more")
+        if not self.keys:
+            lines.append("  no group is large enough to be shown")
         return "\n".join(lines) + notes
 
-
-def _parted(answer: Answer, key: Any) -> bool:
-    return len(answer.columns) > 1 and isinstance(key, tuple)
-
-
-def key_parts(answer: Answer, key: Any) -> list[str]:
-    """The parts of a key, one for each column, as they are printed."""
-    parts = key if _parted(answer, key) else (key,)
-    return [printable(shown(part) if isinstance(part, np.datetime64) else str(part)) for part in parts]
+    def __repr__(self) -> str:
+        return self.in_words()
 
 
 def _entry(values: Any, i: int) -> Any:
     return values[i] if np.ndim(values) else values
-
-
-def shown(value: Any) -> str:
-    """A number or date as it is printed."""
-    if isinstance(value, np.datetime64):
-        return str(value).removesuffix("T00:00:00").replace("T", " ")
-    return f"{value:,}" if isinstance(value, (int, np.integer)) else f"{value:,.6g}"
 
 
 def _plain(value: Any) -> Any:

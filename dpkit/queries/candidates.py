@@ -25,8 +25,8 @@ from accounting import Budget, NoisyMax
 from accounting.checks import integer
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
-from dpkit.queries._columns import coded_by, labels, mask, name_of
-from dpkit.queries._groups import uses
+from dpkit.queries._columns import coded_by, mask, name_of
+from dpkit.queries._groups import fitting_keys, known_labels, uses
 from dpkit.queries._noise import range_per_round
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
@@ -96,7 +96,8 @@ def top_k(
     # a person may be in every group, since each count is moved by at most max_per_group anyway
     share = Share(len(names), share.per_group, share.adjacency, share.alone)
     rows = None if where is None else mask(data, where)
-    coded = coded_by(labels(data, column, "column", rows), names)
+    known = known_labels(data, column, rows, "column")
+    coded = coded_by(known, fitting_keys(known, names))
     owner = owners(data, person, rows)
     epsilon = range_per_round(count, budget)
     cost = count * NoisyMax(epsilon, "gumbel", adjacency=budget.adjacency)

@@ -20,7 +20,6 @@ they had so many. Both are for units other than the row, of which nothing is lef
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -33,10 +32,11 @@ from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import mask
 from dpkit.queries._groups import by, grouped_by, uses
+from dpkit.queries._moment import Moment
 from dpkit.queries._units import Share, check_spending, checked_share, owners
 from dpkit.queries.above_threshold import AboveThreshold, error_bound, scales
 from dpkit.queries.answer import Answer
-from dpkit.queries.means_and_variances import mean
+from dpkit.queries.means_and_variances import averaged
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
@@ -129,7 +129,7 @@ def contribution_bound(
     return Answer(
         found, cost, name, budget,
         rows_bound=lambda within: error_bound(sensitivity, budget.epsilon, top, 1 - within),
-        why_none="it is for use as a bound, at a cost that is already paid",
+        why_none="it is for use as a bound, at a cost that is already paid", off_by="persons",
     )  # fmt: skip
 
 
@@ -185,19 +185,19 @@ def share_cut(
     whose, coded, chosen = _rows(data, person, groups, keys, where)
     left_out = np.zeros(whose.size)
     left_out[chosen] = _chance_left_out(whose[chosen], None if coded is None else coded[chosen], bounds)
-    answer = mean(
-        left_out, bounds=(0, 1), where=chosen, person=whose, max_contributions=most, budget=budget, rng=rng,
-        ledger=ledger,
-    )  # fmt: skip
-    of = uses(bounds, person, budget.unit, "" if groups is None else "group")
-    return replace(answer, query=f"share of rows left out{by(data, groups)} by {of}")
+    of = uses(bounds, person, budget.unit, "" if groups is None else f"group{by(data, groups)}")
+    task = Moment(
+        "share", left_out, None, (0, 1), chosen, None, None, whose, most, None, None, budget, None, rng, ledger
+    )
+    task.query = f"share of rows left out to keep {of}"
+    return averaged(task)
 
 
 def _check_persons(query: str, person: Any, budget: Budget) -> None:
     if person is None or budget.unit == "row":
         raise TypeError(
-            f"{query} needs person=, the column that says whose row it is, and a budget that counts persons, "
-            f"Budget(..., unit='person'), got person={'None' if person is None else 'a column'} and {budget!r}"
+            f"{query} needs person=, the column that says whose row it is, and a budget that counts persons, for of "
+            f"single rows nothing is left out: Budget(..., unit='person'), got {budget!r}"
         )
 
 

@@ -47,7 +47,7 @@ from dpkit.queries.answer import Answer
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
 
-__all__ = ["mean", "variance"]
+__all__ = ["averaged", "mean", "variance"]
 
 
 # Squares of so many bits are summed exactly.
@@ -108,6 +108,11 @@ def mean(
         "mean", data, column, bounds, where, groups, keys, person, max_contributions, max_groups, max_per_group,
         budget, noise, rng, ledger, weights, largest_weight,
     )  # fmt: skip
+    return averaged(task)
+
+
+def averaged(task: Moment) -> Answer:
+    """The mean that a task asks for."""
     share, low, width = task.share, task.low, task.width
     if task.public_size:
         n = task.public_rows()

@@ -74,8 +74,8 @@ def private_bounds(
     -------
     Answer
         ``value`` is (low, high), ``around`` ± ``smallest`` times powers of two. With ``rows_off`` = α, together: at
-        least q·n − α rows are on the inner side of each bound, and at most q·n + α would be if it were half as large (where
-        it is larger than ``smallest``). The search ends at 2¹⁰⁰⁰, whatever lies beyond.
+        least q·n − α rows are on the inner side of each bound, and at most q·n + α would be if it were half as far
+        (where it is farther than ``smallest``). The search ends at 2¹⁰⁰⁰, whatever lies beyond.
 
     Examples
     --------

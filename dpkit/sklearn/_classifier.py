@@ -32,7 +32,9 @@ class PrivateGLMClassifier(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
         Of one fit; of any adjacency. It must be given.
     classes : sequence, or "observed", optional
         The labels, public, two or more. ``fit`` refuses any other label. By default (False, True) for booleans,
-        (−1, 1) where y has a −1, and else (0, 1): how two classes are written counts as public. "observed" takes the
+        (−1, 1) where y has a −1, and else (0, 1); for texts no and yes, n and y, false and true, f and t, negative and
+        positive, neg and pos, or 0 and 1, all small, all large or with a capital: how two classes are written counts as
+        public, and which of these it is follows from any single label. Others must be named. "observed" takes the
         labels that occur in y for public knowledge, which no cost covers.
     loss : {"logistic", "probit"}
         For more than two classes "logistic".
@@ -190,6 +192,8 @@ class PrivateGLMClassifier(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
         if self.classes is None:
             if y.dtype.kind == "b":
                 return np.array([False, True])
+            if all(isinstance(label, str) for label in set(y.tolist())):
+                return _written(y)
             return np.array([-1, 1] if y.dtype.kind in "if" and (y == -1).any() else [0, 1])
         if isinstance(self.classes, str) and self.classes == "observed":
             labels = np.unique(y)
@@ -200,3 +204,22 @@ class PrivateGLMClassifier(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
         if isinstance(self.classes, str) or len(labels) < 2:
             raise ValueError(f"classes must be two or more labels or 'observed', got classes={self.classes!r}")
         return labels
+
+
+# Pairs that share no label: the first row tells which one it is, and all others agree or are refused.
+_PAIRS = (
+    ("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"), ("negative", "positive"), ("neg", "pos"), ("0", "1"),
+)  # fmt: skip
+
+
+def _written(y: NDArray[Any]) -> NDArray[Any]:
+    """The pair of texts that all labels are of."""
+    said = set(y.tolist())
+    for pair in _PAIRS:
+        for written in (pair, tuple(map(str.capitalize, pair)), tuple(map(str.upper, pair))):
+            if said and said <= set(written):
+                return np.array(written)
+    raise ValueError(
+        "classes must name the labels, classes=('cold', 'warm') say, where they are texts other than no and yes, false "
+        "and true, negative and positive, or their initials, got classes=None: which texts occur is not public"
+    )

@@ -1,4 +1,4 @@
-"""Linear regression."""
+"""Regression: of values, linear, and of counts, by the Poisson likelihood."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from accounting import Budget, Ledger
 from accounting.arrays import Array
 from accounting.checks import positive
+from dpkit.models.capped_counts import CAPPED_POISSON, START
 from dpkit.optimize import glm
 from dpkit.sklearn._estimator import PrivateGLM, as_a_whole
 
@@ -20,7 +21,12 @@ __all__ = ["PrivateGLMRegressor"]
 
 
 class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
-    """Linear regression by a private generalized linear model, with squared or Huber loss.
+    """Regression by a private generalized linear model: linear, with squared or Huber loss, or of counts.
+
+    With ``link="poisson"`` the model is E[y] = exp(x·coef_ + intercept_), fitted by the Poisson likelihood. Its
+    gradient has no bound of its own; targets are cut to ``target_range`` = (0, top), and the mean counts as the top
+    where the model says more, which bounds the gradient of every row by R√2 whatever the data and the model are
+    (``dpkit.models.capped_counts`` has the proof). So the top should be above what is expected of any row.
 
     Parameters
     ----------
@@ -28,16 +34,19 @@ class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
         Of one fit; of any adjacency. It must be given.
     target_range : (float, float)
         Public: targets are cut to it, and scaled to [−1, 1] within ``fit``. It must be given.
-    loss : {"squared", "huber"}
+    link : {"linear", "poisson"}
+    loss : {"squared", "huber"}, optional
+        Of the linear link, by default "squared"; the Poisson link has its own.
     threshold : float, optional
         Of Huber's loss, in the unit of y; by default a tenth of the range.
     row_norm, fit_intercept, solver, max_iter, epochs, step_scale, public_rows, ledger, random_state
         As in :class:`PrivateGLMClassifier`.
     radius : float
-        Bounds the length of (R·coef_, intercept_ − middle of the range), in halves of the range.
+        Bounds the length of (R·coef_, intercept_ − middle of the range), in halves of the range; of the Poisson link
+        that of (R·coef_, intercept_ − ln(top/5)).
     clip : float, optional
         The L2 norm to which gradients of rows are cut, where y has been scaled. By default R√2 (R without intercept)
-        times 1 for the squared loss or the scaled threshold for Huber's.
+        times 1 for the squared loss and for counts, or the scaled threshold for Huber's.
 
     Attributes
     ----------
@@ -56,6 +65,11 @@ class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
     >>> model = PrivateGLMRegressor(budget=Budget(1.0, 1e-6), target_range=(0.0, 20.0)).fit(X, y)
     >>> bool(model.score(X, y) > 0.8)
     True
+    >>> counts = np.random.default_rng(1).poisson(np.exp(1.0 + X @ [1.0, -1.0, 0.0]))
+    >>> budget = Budget(4.0, 1e-6)
+    >>> model = PrivateGLMRegressor(budget=budget, link="poisson", target_range=(0, 20)).fit(X, counts)
+    >>> bool(abs(model.predict(X).mean() - counts.mean()) < 0.3)
+    True
     """
 
     def __init__(
@@ -63,7 +77,8 @@ class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
         budget: Budget | None = None,
         *,
         target_range: tuple[float, float] | None = None,
-        loss: Literal["squared", "huber"] = "squared",
+        link: Literal["linear", "poisson"] = "linear",
+        loss: Literal["squared", "huber"] | None = None,
         threshold: float | None = None,
         row_norm: float = 1.0,
         radius: float = 10.0,
@@ -79,6 +94,7 @@ class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
     ) -> None:
         self.budget = budget
         self.target_range = target_range
+        self.link = link
         self.loss = loss
         self.threshold = threshold
         self.row_norm = row_norm
@@ -113,7 +129,11 @@ class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
         """
         rows, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         middle, half = self.scale()
-        if self.loss == "squared":
+        if self.link not in ("linear", "poisson"):
+            raise ValueError(f"link must be 'linear' or 'poisson', got link={self.link!r}")
+        if self.link == "poisson":
+            return self._fit_counts(rows, np.asarray(targets, dtype=np.float64), groups, top=middle + half)
+        if self.loss in (None, "squared"):
             if self.threshold is not None:
                 raise ValueError(f"threshold is for the loss 'huber' only, got threshold={self.threshold!r}")
             objective = glm("squared")
@@ -127,10 +147,29 @@ class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
         self.coef_, self.intercept_ = half * theta[0], middle + half * float(offset[0])
         return self
 
+    def _fit_counts(self, X: Array, y: Array, groups: ArrayLike | None, *, top: float) -> Self:
+        if self.loss is not None or self.threshold is not None:
+            raise ValueError(
+                "loss and threshold are for the link 'linear', got "
+                f"loss={self.loss!r}, threshold={self.threshold!r} with link='poisson': leave them out"
+            )
+        if self.scale()[0] != 0.5 * top:
+            raise ValueError(
+                "target_range must start at 0 with link='poisson', whose means are positive, got "
+                f"target_range={self.target_range!r}"
+            )
+        theta, offset = self._descend(CAPPED_POISSON, X, np.clip(y / top, 0.0, 1.0), groups)
+        self.coef_, self.intercept_ = theta[0], math.log(top) - START + float(offset[0])
+        return self
+
     def predict(self, X: ArrayLike) -> Array:
-        """The fitted mean of every row, shortened to ``row_norm``: shape (n,)."""
+        """The fitted mean of every row, shortened to ``row_norm``, of counts at most the top: shape (n,)."""
         rows = self._checked_rows(X)
-        return np.asarray(rows @ self.coef_ + self.intercept_)
+        eta = np.asarray(rows @ self.coef_ + self.intercept_)
+        if self.link == "linear":
+            return eta
+        middle, half = self.scale()
+        return np.asarray(np.exp(np.minimum(eta, math.log(middle + half))))
 
     def scale(self) -> tuple[float, float]:
         """The middle of the target range and half of its length."""

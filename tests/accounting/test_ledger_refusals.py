@@ -73,7 +73,7 @@ def test_a_quota_that_is_full_at_half_names_a_larger_one_and_no_plan():
     ledger.set_quota("north", BUDGET)
     message = filled(ledger, WIDE, *6 * [SAMPLE], scope="north")
     booked, most, left, listed = numbers(message)
-    assert (booked, most, left) == (pytest.approx(ledger.quota_spent("north"), rel=1e-5), 1.0, 0.0)
+    assert (booked, most, left) == (pytest.approx(ledger.quota_booked("north"), rel=1e-5), 1.0, 0.0)
     inside = [row.release for row in ledger.rows(scope="north")]
     assert listed == pytest.approx(epsilon(sum(inside[1:], inside[0]), 1e-6), rel=1e-5)
     assert listed < 0.6

@@ -98,7 +98,7 @@ def test_a_quota_limits_its_scope_and_nothing_else(ledger):
     ledger.spend(Gaussian(6.5), scope="south")
     ledger.spend(Gaussian(9.0))
     assert ledger.remaining(scope="north") <= 1.0 - epsilon(Gaussian(6.5), 1e-6)
-    assert ledger.quota_spent("north") >= epsilon(Gaussian(6.5), 1e-6)
+    assert ledger.quota_booked("north") >= epsilon(Gaussian(6.5), 1e-6)
     ledger.set_quota("north", None)
     assert ledger.quotas() == {}
     ledger.spend(Gaussian(20.0), scope="north")
@@ -113,8 +113,8 @@ def test_a_quota_counts_what_was_recorded_before_it_and_survives_reopening(tmp_p
     with pytest.raises(BudgetExceeded, match="of the quota"):
         ledger.spend(Gaussian(5.0), scope="north")
     copy = Ledger.from_json(ledger.to_json())
-    assert (copy.quotas(), copy.head, copy.quota_spent("north")) == (
-        ledger.quotas(), ledger.head, ledger.quota_spent("north")
+    assert (copy.quotas(), copy.head, copy.quota_booked("north")) == (
+        ledger.quotas(), ledger.head, ledger.quota_booked("north")
     )  # fmt: skip
 
 
@@ -181,11 +181,11 @@ def test_an_audit_reports_scopes_and_quotas():
         ("north", 2, QUOTA), ("north/ann", 1, None), ("south", 1, None), ("west", 0, QUOTA)
     ]  # fmt: skip
     north, ann, south, west = report.scopes
-    assert north.used == epsilon(Gaussian(8.0) + Gaussian(9.0), 1e-6)
+    assert north.spent == epsilon(Gaussian(8.0) + Gaussian(9.0), 1e-6)
     assert north.within_quota is True
     assert ann.epsilon == north.epsilon == epsilon(Gaussian(20.0) + Gaussian(8.0) + Gaussian(9.0), 1e-6)
     assert south.epsilon == epsilon(Gaussian(20.0) + Gaussian(10.0), 1e-6)
-    assert (west.used, west.within_quota) == (0.0, True)
+    assert (west.spent, west.within_quota) == (0.0, True)
     assert report.to_dict()["scopes"][0]["quota"]["epsilon"] == 1.0
     # a quota that is passed by what was there before is found
     ledger.set_quota("north", Budget(0.1, 1e-6))

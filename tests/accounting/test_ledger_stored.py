@@ -133,7 +133,7 @@ def busy(place, rows=60):
                 ledger.commit(row)
             if i % 7 == 0:
                 ledger.mark(f"run {i % 2}", i + 1, "ab")
-        return said(ledger), (ledger.remaining(), ledger.quota_spent("north"))
+        return said(ledger), (ledger.remaining(), ledger.quota_booked("north"))
 
 
 def test_a_ledger_with_summaries_says_the_same_and_reads_the_last_one_only(new, often, monkeypatch):
@@ -148,7 +148,7 @@ def test_a_ledger_with_summaries_says_the_same_and_reads_the_last_one_only(new, 
     assert len(decoded) < 40
     assert "summary" in decoded
     assert ledger.total == total
-    assert (ledger.remaining(), ledger.quota_spent("north")) == pytest.approx(sums, rel=1e-12)
+    assert (ledger.remaining(), ledger.quota_booked("north")) == pytest.approx(sums, rel=1e-12)
     assert ledger.newest_mark("run 0").step == max(i + 1 for i in range(0, 60, 14))
     assert ledger.verify(expected_head=head) == ledger.head
     assert ledger.rows()[:-1] == rows

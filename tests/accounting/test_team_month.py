@@ -39,8 +39,8 @@ def test_a_month_of_three_teams(tmp_path, monkeypatch, spends, processes):
         for team, quota in team_month.QUOTAS.items():
             assert scopes[team]["rows"] == len(ledger.rows(scope=team))
             assert scopes[team]["quota"]["epsilon"] == quota.epsilon
-            assert 0 < scopes[team]["used"] <= ledger.quota_spent(team) == facts["quotas"][team] <= quota.epsilon
-            for shown in (team, f"{scopes[team]['used']:.6g}"):
+            assert 0 < scopes[team]["spent"] <= ledger.quota_booked(team) == facts["quotas"][team] <= quota.epsilon
+            for shown in (team, f"{scopes[team]['spent']:.6g}"):
                 assert shown in page
                 assert shown in text
     listed = list(csv.DictReader(io.StringIO((tmp_path / "month.csv").read_text(encoding="utf-8"))))

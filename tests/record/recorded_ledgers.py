@@ -132,7 +132,7 @@ def told(ledger: Ledger) -> dict[str, Any]:
         ],
         "remaining": [e for s in scopes for e in outcome(lambda s=s: ledger.remaining(scope=s))] if budget else [],
         "quotas": {
-            scope: [quota.epsilon, quota.delta, ledger.quota_spent(scope)] for scope, quota in ledger.quotas().items()
+            scope: [quota.epsilon, quota.delta, ledger.quota_booked(scope)] for scope, quota in ledger.quotas().items()
         },
         "scopes": str(ledger.scopes()),
         "budget": str(budget),

@@ -111,7 +111,7 @@ def test_a_total_of_choices_that_only_the_filters_prove(monkeypatch):
     assert report.epsilons["mixed"] <= 1.0 < min(report.epsilons[name] for name in ("rdp", "pld", "zcdp"))
     (north,) = report.scopes
     assert north.within_quota is True
-    assert max(north.used, north.epsilon) <= 1.0
+    assert max(north.spent, north.epsilon) <= 1.0
     # a ledger without filters proves no more than the accountants do
     report = audit.recompute(Claims(ledger.rows(), budget=budget, said=1.0))
     assert report.within_budget is False

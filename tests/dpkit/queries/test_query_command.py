@@ -140,7 +140,7 @@ def test_a_row_without_the_value_never_passes(tmp_path):
 @tabled(
     ("test", "message"),
     [
-        ("", "--where must be a column, or a column, one of"),
+        ("", "--where must be a test, and a test is a column, one of"),
         ("height > 1", "the file has no column 'height'"),
         ("age > tall", "which holds numbers, with one, got 'tall'"),
         ("town > Linz", "must ask for = or != of 'town'"),
