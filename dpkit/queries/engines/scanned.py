@@ -18,10 +18,11 @@ from accounting.arrays import Array
 from dpkit.queries._groups import listed
 from dpkit.queries._units import Share
 from dpkit.queries._where import parse
-from dpkit.queries.engines.bounded import Selection, kept_totals
+from dpkit.queries.engines.bounded import kept_totals
 from dpkit.queries.engines.conditions import condition, dated_texts, not_dated
 from dpkit.queries.engines.dialects import literal
 from dpkit.queries.engines.groups import group_columns, key_rows, named
+from dpkit.queries.engines.selection import Selection
 from dpkit.queries.engines.tables import Table
 from dpkit.queries.engines.values import Value, number
 
