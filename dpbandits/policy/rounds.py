@@ -55,7 +55,7 @@ class ManyRounds:
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         made_by = {name: next((one for one in cls.__mro__ if name in vars(one)), cls) for name in _PASSED_OVER}
-        cls.own = frozenset(name for name, one in made_by.items() if not one.__module__.startswith("dpbandits.policy."))
+        cls.own = frozenset(name for name, one in made_by.items() if not _of_any_policy(one.__module__))
 
     def select_many(
         self, arms: ArrayLike | Sequence[Any] | int, persons: Sequence[str | bytes | int] | None = None
@@ -296,3 +296,8 @@ def _log(policy: Policy, made: Stretch, rounds: Rounds, persons: Sequence[Any]) 
     if policy.decision_log is not None:
         for i, (arms, person) in enumerate(zip(rounds, persons, strict=True)):
             policy.decision_log.decided(made.decision(i, policy.waiting.run), arms, person, made.release)
+
+
+def _of_any_policy(module: str) -> bool:
+    """Whether a method from there is what every policy has; pages of several arms are chosen in their own way."""
+    return module.startswith("dpbandits.policy.") and module != "dpbandits.policy.slates"

@@ -44,8 +44,6 @@ def joined(left: Table, right: Table, on: str | Sequence[str], public: bool) -> 
                 f"on must name columns of one type in both tables, whole numbers, texts or dates, got {name!r} of "
                 f"{left.types[name]} and {right.types[name]}"
             )
-    if clash := sorted((set(left.types) & set(right.types)) - set(names)):
-        raise ValueError(f"both tables have a column {clash[0]!r}: rename it in one of them, or join on it, too")
     if left.person is None:
         raise ValueError("a join needs to know whose row it is: make the table by queries.table(..., person=COLUMN)")
     if not public and (right.person != left.person or left.person not in names):
@@ -54,6 +52,8 @@ def joined(left: Table, right: Table, on: str | Sequence[str], public: bool) -> 
             f"{right.person!r} there: joined on anything else, one person would change the rows of others without "
             "bound; if the other table says nothing of persons, say public=True"
         )
+    if clash := sorted((set(left.types) & set(right.types)) - set(names)):
+        raise ValueError(f"both tables have a column {clash[0]!r}: rename it in one of them, or join on it, too")
     say = left.dialect
     mine = ", ".join(f"a.{say.column(name)}" for name in left.types)
     theirs = "".join(f", b.{say.column(name)}" for name in right.types if name not in names)

@@ -20,6 +20,7 @@ __all__ = ["DuckDB", "Session", "Spark", "is_source", "opened"]
 _TEXTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".txt")
 _PARQUET = (".parquet", ".pq")
 _RELATION = "_dpkit_relation"
+_SHARED: dict[int, Any] = {}
 
 
 class Session(Protocol):
@@ -37,14 +38,21 @@ class Session(Protocol):
 
 
 class DuckDB:
-    """DuckDB in this process, over a connection of its own or that of a relation."""
+    """DuckDB in this process, over a connection of this package's own."""
 
     dialect = DUCKDB
 
-    def __init__(self, connection: Any = None) -> None:
+    def __init__(self) -> None:
         import duckdb
 
-        self._connection = duckdb.connect() if connection is None else connection
+        # one for the process and its threads, and another after a fork; cursors share no names
+        if os.getpid() not in _SHARED:
+            _SHARED[os.getpid()] = duckdb.connect()
+            # else a file whose statistics are wrong could leave values as they are that have to be clipped
+            _SHARED[os.getpid()].execute("SET disabled_optimizers = 'statistics_propagation'")
+            # of long scans, and only to somebody who looks
+            _SHARED[os.getpid()].execute(f"SET enable_progress_bar = {str(sys.stdout.isatty()).lower()}")
+        self._connection = _SHARED[os.getpid()].cursor()
         self._error = duckdb.Error
 
     def columns(self, source: str) -> dict[str, str]:

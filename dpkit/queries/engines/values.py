@@ -1,0 +1,111 @@
+"""One column as whole numbers, in SQL: clipped, scaled and rounded; its bins; its ranks among candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from accounting.arrays import Array
+from dpkit.queries.engines.dialects import Dialect, literal
+
+if TYPE_CHECKING:
+    from dpkit.queries.engines.tables import Table
+
+__all__ = ["Value", "number"]
+
+# as for what is in memory
+_EXACT = 1 << 53
+
+
+@dataclass(frozen=True)
+class Value:
+    """A column of whole numbers, or (not ``whole``) of DOUBLE."""
+
+    x: str
+    whole: bool
+    say: Dialect
+
+    def steps(self, step: float, bounds: tuple[float, float]) -> str:
+        """Clipped to the bounds, and rounded to whole steps: 1, or a power of two."""
+        if not (self.whole and step == 1.0):
+            return self.checked(f"{self.clipped(bounds)} * {literal(1 / step, self.say)}")
+        a, b = (round(end) for end in bounds)
+        clipped = f"CASE WHEN {self.x} > {b} THEN {b} WHEN {self.x} < {a} THEN {a} ELSE {self.x} END"
+        return self.checked(f"CAST({clipped} AS BIGINT)", rounding=False)
+
+    def double(self) -> str:
+        return f"CAST({self.x} AS DOUBLE)" if self.whole else self.x
+
+    def clipped(self, bounds: tuple[float, float]) -> str:
+        low, high = (literal(end, self.say) for end in bounds)
+        x = self.double()
+        return f"CASE WHEN {x} > {high} THEN {high} WHEN {x} < {low} THEN {low} ELSE {x} END"
+
+    def checked(self, real: str, *, rounding: bool = True) -> str:
+        """As a whole number where the value is one that counts."""
+        x = self.x
+        good = f"{x} BETWEEN -{_EXACT} AND {_EXACT}" if self.whole else self.say.finite(x)
+        return f"CASE WHEN {good} THEN {self.say.rounded(real) if rounding else real} END"
+
+    def place(self, bounds: tuple[float, float], bits: int) -> str:
+        """u, the place between the bounds, in units of 2**-bits."""
+        low, high = bounds
+        factor = literal(2.0**bits / (high - low), self.say)
+        return self.checked(f"({self.clipped(bounds)} - {literal(low, self.say)}) * {factor}")
+
+    def bin(self, edges: Array, cut: bool) -> str:
+        """The bin of the value, −1 for none, NULL for no value."""
+        x, last = self.double(), edges.size - 2
+        low, high = literal(float(edges[0]), self.say), literal(float(edges[-1]), self.say)
+        place = self._even_bin(edges, x) or f"({self.tree(edges, x, 0, edges.size)} - 1)"
+        ends = f"WHEN {x} >= {high} THEN {last} WHEN {x} < {low} THEN 0"
+        if not cut:
+            ends = f"WHEN {x} = {high} THEN {last} WHEN {x} > {high} OR {x} < {low} THEN -1"
+        return self.checked(f"CASE {ends} ELSE {place} END", rounding=False)
+
+    def _even_bin(self, edges: Array, x: str) -> str | None:
+        """The bin by a division, where that is right for every number between the edges.
+
+        Difference, quotient and floor never fall as x grows: what is right at every edge and just below it is right in
+        between, too.
+        """
+        low, width = edges[0], (edges[-1] - edges[0]) / (edges.size - 1)
+        at, below = (np.floor((ends - low) / width) for ends in (edges[:-1], np.nextafter(edges[1:], -np.inf)))
+        bins = np.arange(edges.size - 1)
+        if not (np.array_equal(at, bins) and np.array_equal(below, bins)):
+            return None
+        return f"CAST(FLOOR(({x} - {literal(float(low), self.say)}) / {literal(float(width), self.say)}) AS INTEGER)"
+
+    def tree(self, edges: Array, x: str, low: int, high: int) -> str:
+        """How many of the increasing edges are not above x, by bisection."""
+        if low == high:
+            return str(low)
+        middle = (low + high) // 2
+        left, right = self.tree(edges, x, low, middle), self.tree(edges, x, middle + 1, high)
+        return f"CASE WHEN {x} < {literal(float(edges[middle]), self.say)} THEN {left} ELSE {right} END"
+
+
+def number(table: Table, column: Any, what: str, dated: bool = False) -> str:
+    """A column as whole numbers, or as DOUBLE."""
+    kind = table.kind(column, what)
+    name = table.dialect.column(column)
+    if dated:
+        if kind != "date":
+            raise TypeError(f"{what} must hold dates, as its bounds are dates, got {column!r} of {table.types[column]}")
+        # days since 1970
+        return f"(CAST({table.dialect.microseconds(name)} AS DOUBLE) / CAST('86400000000.0' AS DOUBLE))"
+    if kind == "date":
+        raise TypeError(
+            f"{what} must hold numbers, got dates in {column!r}: the bounds of dates are dates, "
+            "bounds=('2025-01-01', '2026-01-01') say"
+        )
+    if kind not in ("whole", "real", "truth"):
+        raise TypeError(
+            f"{what} must hold numbers, got {column!r} of {table.types[column]}: convert the column, what is no "
+            "number to a missing value, and leave those rows out by where="
+        )
+    if kind == "truth":
+        return f"CAST({name} AS INTEGER)"
+    return name if kind == "whole" else f"CAST({name} AS DOUBLE)"
