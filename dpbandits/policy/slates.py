@@ -107,6 +107,14 @@ class SlatePolicy(Policy):
             rows = indices + np.arange(self.k) * (len(X) // self.k)
             return self._shown(X, rows, indices, scores, law, (person, who), self.number())
 
+    def select_many(  # type: ignore[override]
+        self, arms: Sequence[Any] | Array, persons: Sequence[str | bytes | int] | None = None
+    ) -> list[SlateDecision]:
+        """Choose slates for many requests, one after the other; ``arms`` and ``persons`` have one entry for each."""
+        whose = [None] * len(arms) if persons is None else persons
+        with self.lock:
+            return [self.select(*one) for one in zip(arms, whose, strict=True)]
+
     def _shown(
         self,
         arms: Array,

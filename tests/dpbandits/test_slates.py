@@ -371,3 +371,19 @@ def test_a_cascade_tells_nothing_after_the_first_click():
 def test_pages_can_be_played_in_a_world_of_single_choices():
     told = simulate({"ucb": lambda rng: CascadeUCB(3, 2, rng=rng)}, GLM(3, arms=5), rounds=50, seeds=1)
     assert told.table()[0]["regret"] >= 0.0
+
+
+def test_many_slates_are_the_slates_of_a_loop():
+    arms = np.random.default_rng(0).normal(size=(40, 6, 3))
+    arms /= np.linalg.norm(arms, axis=2, keepdims=True)
+    one, many = (
+        SlatePrivateGLM(3, 2, "logistic", budget=Budget(1.0, 1e-6), horizon=200, rng=np.random.default_rng(1))
+        for _ in range(2)
+    )
+    alone, together = [one.select(round) for round in arms], many.select_many(arms)
+    assert [made.indices for made in together] == [made.indices for made in alone]
+    for made in alone:
+        one.update(made, [0, 1])
+    many.update_many(together, [[0, 1]] * 40)
+    assert many.releases == one.releases > 1
+    assert many.theta.tolist() == one.theta.tolist()
