@@ -28,7 +28,9 @@ from typing import Any
 import numpy as np
 
 from dpbandits.serve.client import Client
+from dpbandits.serve.config import Config
 from dpbandits.serve.demo import configuration
+from dpbandits.serve.operate import init
 from dpbandits.serve.supervise import Service
 
 _CONNECTIONS, _TURNS = 128, 3
@@ -123,6 +125,7 @@ def main(seconds: float, exploration: str, database: str) -> None:
         more = "[service]\nport = 0\nworkers = 2"
         text = configuration(tokens, dim=20, horizon=10**6, policy=policy, storage=storage, more=more)
         path.write_text(text, encoding="utf-8")
+        init(Config.read(path))
         service = Service(path)
         port = int(service.url.rpartition(":")[2])
         running = threading.Thread(target=service.run)

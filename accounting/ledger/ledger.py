@@ -50,7 +50,8 @@ class Ledger:
 
     ``Ledger(budget)`` lives in memory. :meth:`Ledger.create` makes one in a file or in PostgreSQL, and
     :meth:`Ledger.open` opens it, in any number of processes; all are used alike. Reserve, release, commit:
-    :meth:`spend` (or :meth:`reserve`) records a release before it happens, and from then on it counts, also if the process dies before anything leaves.
+    :meth:`spend` (or :meth:`reserve`) records a release before it happens, and from then on it counts, also if the
+    process dies before anything leaves.
 
     Parameters
     ----------
@@ -544,6 +545,12 @@ class Ledger:
             if position.head:
                 return position.head
             return [head for head, _ in recorder.store.everything(position)][-1]
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are: rows, outcomes, marks, quotas, summaries and the opening."""
+        with self._recorder.held() as position:
+            return position.entries
 
     def newest_mark(self, run: str) -> Mark | None:
         """The last mark of a run, by whichever process; None if it has none.

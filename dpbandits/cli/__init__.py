@@ -64,8 +64,9 @@ def _root(
         typer.echo(context.get_help())
 
 
-for _command in (quickstart, run, replay, evaluate, serve):
+for _command in (quickstart, run, replay, evaluate):
     app.command(cls=Command)(_command)
 app.command(cls=Lists)(price)
 app.command(cls=Command, help=HELP)(reproduce)
 app.add_typer(experiment, name="experiment")
+app.add_typer(serve, name="serve")

@@ -1,18 +1,46 @@
-"""``dpbandits serve``: a private bandit as a web service."""
+"""``dpbandits serve``: a private bandit as a web service, and what its operator does to it."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpbandits._extras import need
+from dpbandits.cli.refusals import Command, Commands
+
+if TYPE_CHECKING:
+    from dpbandits.serve.config import Config
 
 __all__ = ["serve"]
 
 
-def serve(
+class _Serve(Commands):
+    """``dpbandits serve run.toml`` starts; what is no command is the file."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read ``start`` where no command is named."""
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
+
+
+serve = typer.Typer(
+    cls=_Serve,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Serve a private bandit over HTTP: workers that decide, one learner that releases, a page for its owner.\n\n"
+    "**dpbandits serve init run.toml** begins a run, once; **dpbandits serve run.toml** starts what the file "
+    "describes, as often as needed; **dpbandits serve --demo** shows all of it at once.",
+)
+
+_File = Annotated[Path, typer.Argument(metavar="CONFIG", help="The service's TOML file.")]
+
+
+@serve.command(cls=Command)
+def start(
     config: Annotated[Path | None, typer.Argument(help="The service's TOML file; see the documentation.")] = None,
     demo: Annotated[bool, typer.Option("--demo", help="A service, a simulated crowd and the owner's page.")] = False,
     token: Annotated[bool, typer.Option("--token", help="Make a token, and its digest for the file.")] = False,
@@ -21,10 +49,10 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(help="Of the demo.")] = 8000,
 ) -> None:
-    """Serve a private bandit over HTTP: workers that decide, one learner that releases, a page for its owner.
+    """Start what the file describes, and start again whatever ends; the word **start** may be left out.
 
-    **dpbandits serve run.toml** starts what the file describes, and starts again whatever ends; **dpbandits serve
-    --demo** shows all of it at once.
+    It makes neither ledger nor database: **dpbandits serve init** does. A process that ends by an error again and again
+    is given up, and the service with it, with exit status 1.
     """
     if token:
         import secrets
@@ -45,11 +73,87 @@ def serve(
         return
     if config is None:
         raise ValueError("config must be given: dpbandits serve run.toml, or dpbandits serve --demo")
+    from dpbandits.serve.config import Config
+    from dpbandits.serve.store import Store
     from dpbandits.serve.supervise import Service
 
     if only not in (None, "worker", "learner"):
         raise ValueError(f"only must be worker or learner, got only={only!r}")
+    with suppress(OSError):  # a database that is away may come back; one that is not there is no new run
+        Store(Config.read(config).database).close()
     service = Service(config, workers=0 if only == "learner" else None, learners=0 if only == "worker" else 1)
     if service.url:
         typer.echo(f"listening on {service.url}")
     service.run()
+    if service.failed:
+        typer.echo(f"given up: {service.failed}", err=True)
+        raise typer.Exit(1)
+
+
+@serve.command(cls=Command)
+def init(
+    config: _File,
+    adopt: Annotated[bool, typer.Option("--adopt", help="Take over a run of an earlier release instead.")] = False,
+) -> None:
+    """Begin a run, once: charge the ledger, make the learner's first state and the database.
+
+    Run it where the learner's disk is. Nothing else makes any of these, so that a volume that is not mounted is not a
+    new run with its whole budget.
+    """
+    from dpbandits.serve import operate
+
+    _say((operate.adopt if adopt else operate.init)(_read(config)))
+
+
+@serve.command(cls=Command)
+def doctor(config: _File) -> None:
+    """Look at everything, and say what is wrong and which command mends it; exit status 1 if something is."""
+    from dpbandits.serve import operate
+
+    well, lines = operate.doctor(_read(config))
+    _say(lines)
+    if not well:
+        raise typer.Exit(1)
+
+
+@serve.command(cls=Command)
+def restore(
+    config: _File,
+    burn: Annotated[
+        bool, typer.Option("--burn", help="End the run where its newest state is lost; its releases stay charged.")
+    ] = False,
+) -> None:
+    """Put a service right whose ledger, database or learner went back; with the service stopped.
+
+    What was released stays charged, and no data that were released are released again.
+    """
+    from dpbandits.serve import operate
+
+    _say(operate.restore(_read(config), burn=burn))
+
+
+@serve.command(cls=Command)
+def close(config: _File) -> None:
+    """End a run for good: the last release, if one is due, then all raw data are erased; with the learner stopped."""
+    from dpbandits.serve import operate
+
+    _say(operate.close(_read(config)))
+
+
+@serve.command(cls=Command)
+def erase(config: _File, person: Annotated[str, typer.Argument(help="Whose rounds, as they were sent.")]) -> None:
+    """Erase what is kept of a person; with the learner stopped. What was released stays, and it says so."""
+    from dpbandits.serve import operate
+
+    _say(operate.erase(_read(config), person))
+
+
+def _read(path: Path) -> Config:
+    from dpbandits.serve.config import Config
+
+    return Config.read(path)
+
+
+def _say(lines: list[str]) -> None:
+    for line in lines:
+        typer.echo(line)

@@ -33,8 +33,8 @@ class Checkpoint:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.journal: Journal | None = None
-        # whether rewards are written through to the disk together
-        self._many = False
+        # whether rewards are written through to the disk together, and whether the journal is to be left behind
+        self._many = self._stale = False
 
     # ------------------------------------------------------------------------------------------- journal first
 
@@ -67,13 +67,18 @@ class Checkpoint:
         """Make durable what was released, before it is seen."""
         journal, path = self.journal, self._run.checkpoint
         # leave records behind that no state needs any more, as soon as they are the most
-        if journal is not None and path is not None and journal.records > 2 * len(waiting):
+        if journal is not None and path is not None and (self._stale or journal.records > 2 * len(waiting)):
             self.journal = Journal.fresh(path, self._run.id, waiting)
+            self._stale = False
         elif journal is not None:
             journal.sync()
         self._run.commit(tree)
         if self.journal is not None:
             self.journal.only_this_one()
+
+    def renew(self) -> None:
+        """Leave the journal behind at the next :meth:`keep`, however many of its records are of use."""
+        self._stale = True
 
     def place(self) -> dict[str, Any]:
         """What a state keeps of the journal: how much of it it has seen."""

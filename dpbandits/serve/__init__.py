@@ -11,7 +11,10 @@ decide, and the rewards that come back, are rows of one database; the one learne
 ``messages.py``    how requests and answers look (``openapi.py``: the schema and its page)
 ``tickets.py``     decisions in the hands of whoever asked, until they are activated
 ``writer.py``      how a worker's requests share one commit, and what happens where the database is away
-``store.py``       all statements, and why no reward is lost or counted twice
+``store.py``       all statements, and why no reward is lost or counted twice (``tables.py``: what they are made of)
+``lineage.py``     why state that went back charges nobody for another: ids, the chain of decisions, the learner's trail
+``contract.py``    what a run was begun with, and stays
+``operate.py``     what an operator does: init, doctor, restore, close, erase
 ``database.py``    in what SQLite and PostgreSQL differ
 ``learner.py``     from rows to releases: one process, one policy
 ``trial.py``       what is an experiment's own: its end, persons with one decision, results

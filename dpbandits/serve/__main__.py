@@ -13,7 +13,8 @@ import time
 import traceback
 from typing import Any
 
-from dpbandits.serve.config import Config, Mismatch
+from dpbandits.serve.config import Config
+from dpbandits.serve.database import Mismatch
 from dpbandits.serve.supervise import MISFIT
 
 __all__ = ["main"]
@@ -22,8 +23,13 @@ __all__ = ["main"]
 def main(arguments: list[str]) -> None:
     """Be a worker on a socket that is open already, or a learner."""
     logging.basicConfig(level=logging.WARNING, format=f"%(levelname)s {arguments[0]} {os.getpid()}: %(message)s")
+    logging.getLogger("dpbandits.serve").setLevel(logging.INFO)
     _end_with_parent()
-    config = Config.read(arguments[1])
+    try:
+        config = Config.read(arguments[1])
+    except (ValueError, OSError) as error:  # of the file, which holds no data
+        print(f"{arguments[0]}: {error}", file=sys.stderr, flush=True)
+        sys.exit(MISFIT)
     if arguments[0] == "worker":
         worker(config, socket.socket(fileno=int(arguments[3])))
     else:
@@ -35,9 +41,17 @@ def worker(config: Config, listening: socket.socket) -> None:
     import uvicorn
 
     from dpbandits.serve.app import create
+    from dpbandits.serve.store import Store
 
     # commits are made by a thread of its own, which must not wait long for the one that computes
     sys.setswitchinterval(0.0005)
+    try:
+        Store(config.database).close()
+    except Mismatch as error:
+        print(f"worker: {error}", file=sys.stderr, flush=True)
+        sys.exit(MISFIT)
+    except OSError:
+        pass  # it may come back
     app = create(config)
     # no collection of garbage looks through what is there for good, which takes as long as a hundred requests do
     gc.collect()

@@ -13,8 +13,10 @@ import os
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
+from dpbandits.serve import contract
 from dpbandits.serve.config import Config
 from dpbandits.serve.endpoints import Endpoints
 from dpbandits.serve.messages import Refusal, Route, parsed
@@ -34,10 +36,11 @@ class _Gone(Exception):
     """Nobody is there any more."""
 
 
-def create(config: Config, *, clock: Callable[[], float] = time.time) -> Callable[[Scope, Receive, Send], Any]:
+def create(config: Config, *, clock: Callable[[], float] | None = None) -> Callable[[Scope, Receive, Send], Any]:
     """The application of one worker."""
     probe = config.probe()
-    writer = Writer(config.database, horizon=probe.horizon, wait=config.wait, ends=config.experiment, clock=clock)
+    check = partial(contract.check, wanted=contract.terms_of(config, probe))
+    writer = Writer(config.database, horizon=probe.horizon, wait=config.wait, check=check, clock=clock)
     meter = Meter()
     endpoints = Endpoints(config, probe, writer, meter)
     routes = {route.path: route for route in endpoints.routes}

@@ -14,6 +14,7 @@
     database = "service.sqlite"
     ledger = "service.ledger"
     checkpoint = "service.checkpoint"
+    witness = "/elsewhere/service.witness"   # optional, on another volume: shows that the ledger went back
 
     [tokens]                    # SHA-256 of each token, as `dpbandits serve --token` prints it
     decider = ["sha256:…"]
@@ -33,7 +34,6 @@ import importlib.util
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import import_module
@@ -44,7 +44,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from accounting import Budget, Ledger
+from accounting import Budget, Ledger, LedgerBehind, LedgerCorrupted
 from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
 from dpbandits.durability.state import config_of, constructor_arguments
@@ -52,17 +52,14 @@ from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
+from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read, table, whole
 from dpbandits.serve.trial import arguments_of
 
-__all__ = ["ROLES", "Config", "Limits", "Mismatch", "digest", "named"]
+__all__ = ["ROLES", "Config", "Limits", "digest"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 ROLES = ("decider", "learner", "owner")
-
-
-class Mismatch(ValueError):
-    """The file does not fit what is on disk; the message holds parameters and paths, and no data."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +86,10 @@ class Config:
     database, ledger : Path or str
         Files, or addresses of PostgreSQL databases.
     checkpoint : Path
+    witness : Path, str or None
+        A second ledger elsewhere, that every entry goes to (see :meth:`accounting.Ledger.open`).
+    expected_head : str or None
+        A head that the ledger must hold.
     tokens : mapping of role to digests
     label : str
         Names the run in the ledger.
@@ -123,6 +124,8 @@ class Config:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 2
+    witness: Path | str | None = None
+    expected_head: str | None = None
     limits: Limits = field(default_factory=Limits)
 
     @classmethod
@@ -153,8 +156,11 @@ class Config:
 
     @property
     def together(self) -> bool:
-        """Whether service and ledger are in one PostgreSQL database, where one transaction can write to both."""
-        if not (isinstance(self.database, str) and isinstance(self.ledger, str)):
+        """Whether service and ledger are in one PostgreSQL database, where one transaction can write to both.
+
+        With a witness they are written one after the other: nobody may see a release before the witness has its mark.
+        """
+        if self.witness is not None or not (isinstance(self.database, str) and isinstance(self.ledger, str)):
             return False
         return place(self.database, schema="service").address == place(self.ledger, schema="ledger").address
 
@@ -166,31 +172,65 @@ class Config:
         """A policy of this kind, by default with books of its own: it serves to check what comes in, unreleased."""
         return self.kind(**self.arguments, budget=self.budget, label=self.label, rng=self.generator(), **kept)
 
+    def open_ledger(self) -> Ledger:
+        """The run's ledger.
+
+        Raises
+        ------
+        Mismatch
+            If it is missing, behind its witness, damaged, or of another budget.
+        """
+        try:
+            return Ledger.open(self.ledger, self.budget, witness=self.witness, expected_head=self.expected_head)
+        except FileNotFoundError as error:
+            raise Mismatch(f"storage.ledger and witness: {error}; `dpbandits serve init` makes a new run") from error
+        except LedgerBehind as error:
+            raise Mismatch(f"storage.ledger: {error}") from error
+        except LedgerCorrupted as error:
+            raise Mismatch(f"storage.ledger must verify: {error}") from error
+        except ValueError as error:
+            raise Mismatch(f"storage.ledger must be of this budget: {error}") from error
+
+    def begin_policy(self) -> PrivatePolicy[Any]:
+        """A new run's policy: the ledger is charged, and the first checkpoint made.
+
+        Raises
+        ------
+        Mismatch
+            If the ledger has charged a run of this label already.
+        """
+        ledger = self.open_ledger()
+        if any(row.label == self.label for row in ledger.rows()):
+            raise Mismatch(
+                f"service.label must be new, got {self.label!r}, which the ledger {named(self.ledger)} has charged: "
+                f"begin a new run with another label, a new database, and budget that is left"
+            )
+        return self.probe(ledger=ledger, checkpoint=self.checkpoint)
+
     def open_policy(self) -> PrivatePolicy[Any]:
-        """The run's policy: its newest checkpoint, or a new one if there was none yet.
+        """The run's policy, from its newest checkpoint.
 
         Raises
         ------
         BlockingIOError
             If another process holds the checkpoint.
-        ValueError
-            If the checkpoint is of other parameters than the file's, or is missing though the ledger knows the run.
+        Mismatch
+            If the checkpoint is missing, of other parameters than the file's, or older than its newest release.
         """
-        try:
-            with suppress(FileExistsError):
-                Ledger.create(self.ledger, self.budget).close()
-            ledger = Ledger.open(self.ledger, self.budget)
-        except ValueError as error:
-            raise Mismatch(f"storage.ledger must be of this budget: {error}") from error
+        ledger = self.open_ledger()
         if not self.checkpoint.exists():
-            if any(row.label == self.label for row in ledger.rows()):
-                raise Mismatch(
-                    f"storage.checkpoint must be that of the run {self.label!r}, which the ledger "
-                    f"{named(self.ledger)} has charged, got {self.checkpoint}, which is missing: put it back, or start "
-                    f"a new run with another service.label, a new database, and budget that is left"
-                )
-            return self.probe(ledger=ledger, checkpoint=self.checkpoint)
-        policy = PrivatePolicy.load(self.checkpoint, ledger=ledger)
+            raise Mismatch(
+                f"storage.checkpoint must be that of the run {self.label!r}, got {self.checkpoint}, which is missing: "
+                f"is its volume mounted? Put it back, or begin a new run with another service.label, database and "
+                f"checkpoint by `dpbandits serve init`"
+            )
+        try:
+            policy = PrivatePolicy.load(self.checkpoint, ledger=ledger)
+        except ValueError as error:
+            raise Mismatch(
+                f"storage.checkpoint must be the newest state of its run, whole, and beside its journal: {error}. Put "
+                f"the newest copy back; where there is none, `dpbandits serve restore` ends the run"
+            ) from error
         assert_same(policy, self.probe())
         return policy  # type: ignore[return-value]
 
@@ -208,11 +248,6 @@ def assert_same(policy: Policy, probe: Policy) -> None:
                 f"policy.{name} must stay what the run was begun with, {saved[name]!r}, got {wanted[name]!r}: a run's "
                 f"parameters are fixed; another service.label, database, ledger and checkpoint make a new run"
             )
-
-
-def named(where: Path | str, schema: str = "service") -> str:
-    """A place for messages, without a password."""
-    return place(where, schema=schema).name if isinstance(where, str) else str(where)
 
 
 def digest(token: str) -> str:
@@ -241,7 +276,8 @@ _FILE: dict[str, dict[str, Reader]] = {
         "mode": one_of("bandit", "apprentice"),
     },
     "rewards": {"wait": number(None), "default": number(None)},
-    "storage": {name: of(str, f"service.{name}") for name in ("database", "ledger", "checkpoint")},
+    "storage": {name: of(str, f"service.{name}") for name in ("database", "ledger", "checkpoint")}
+    | {name: of(str, None) for name in ("witness", "expected_head")},
     "budget": {"epsilon": number(), "delta": number(), "unit": of(str), "adjacency": one_of(*get_args(Adjacency))},
     "tokens": dict.fromkeys(ROLES, _digests),
     "page": {"curves": of(bool, False), "reference": of(list, ())},
@@ -300,17 +336,27 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
     return config
 
 
-def _places(given: Mapping[str, str], folder: Path) -> dict[str, Any]:
+_SCHEMAS = {"database": "service", "ledger": "ledger", "witness": "ledger"}
+
+
+def _places(given: Mapping[str, str | None], folder: Path) -> dict[str, Any]:
     """Files beside the service's, or addresses; all different."""
-    places = {name: text if is_url(text) else folder / text for name, text in given.items()}
+    head = given["expected_head"]
+    if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
+        raise ValueError(f"storage.expected_head must be 64 hexadecimal digits, got expected_head={head!r}")
+    places = {
+        name: text if is_url(text) else folder / text
+        for name, text in given.items()
+        if text is not None and name != "expected_head"
+    }
     if not all(isinstance(one, Path) for one in places.values()) and importlib.util.find_spec("psycopg") is None:
         raise ValueError("storage in PostgreSQL needs psycopg 3: python -m pip install 'dpkit[serve,postgres]'")
     if not isinstance(places["checkpoint"], Path):
         raise ValueError("storage.checkpoint must be a file on the learner's own disk, got the address of a database")
-    names = sorted(named(one, schema) for one, schema in zip(places.values(), ("service", "ledger", ""), strict=True))
+    names = sorted(named(one, _SCHEMAS.get(name, "")) for name, one in places.items())
     if len(set(names)) < len(names):
-        raise ValueError(f"storage must name three different places, got {names}")
-    return places
+        raise ValueError(f"storage must name different places, got {names}")
+    return places | {"expected_head": head}
 
 
 def _different(tokens: Mapping[str, frozenset[str]]) -> Mapping[str, frozenset[str]]:

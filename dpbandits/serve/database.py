@@ -30,7 +30,7 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Database", "Unavailable", "opened"]
+__all__ = ["Database", "Mismatch", "Unavailable", "named", "opened"]
 
 # seconds between two times that PostgreSQL is asked to clear away erased rows
 _CLEARED = 30.0
@@ -40,8 +40,22 @@ _TIMEOUT = 10.0
 _VALUES = 900
 
 
+class Mismatch(ValueError):
+    """The file does not fit what is on disk; the message holds parameters and paths, and no data."""
+
+
+def named(where: Path | str, schema: str = "service") -> str:
+    """A place for messages, without a password."""
+    return place(where, schema=schema).name if isinstance(where, str) else str(where)
+
+
 class Unavailable(OSError):
-    """The database cannot be used now; what was being written is written whole, or not at all."""
+    """The database cannot be used now; what was being written is written whole, or not at all.
+
+    ``missing`` where it can, and the table that was asked for is not there.
+    """
+
+    missing = False
 
 
 class Database(ABC):
@@ -49,6 +63,8 @@ class Database(ABC):
 
     # how types are called, and what ends a table
     types: ClassVar[dict[str, str]]
+    # seconds since 1970, as the database has them: the one clock by which rounds are dated
+    clock: ClassVar[str]
     # after a SELECT of the row whose lock makes a transaction a writer
     lock: ClassVar[str] = ""
 
@@ -82,6 +98,16 @@ class Database(ABC):
             for statement in statements:
                 self.execute(statement)
 
+    def columns(self, table: str) -> set[str]:
+        """The names of a table's columns; none where it is missing."""
+        try:
+            found = self.execute(f"SELECT * FROM {table} LIMIT 0")
+        except Unavailable as error:
+            if error.missing:
+                return set()
+            raise
+        return {str(one[0]) for one in found.description}
+
     @abstractmethod
     def clear(self) -> None:
         """Remove what erased rows have left, as far as the database can."""
@@ -91,15 +117,25 @@ class Database(ABC):
         """Let go of it."""
 
 
-def opened(where: Path | str) -> Database:
-    """The database at a path, or at the address of a PostgreSQL server."""
-    return Postgres(place(where, schema="service")) if isinstance(where, str) else Sqlite(where)
+def opened(where: Path | str, *, create: bool = False) -> Database:
+    """The database at a path, or at the address of a PostgreSQL server; a file is made only if that is asked for.
+
+    Raises
+    ------
+    FileNotFoundError
+    """
+    if isinstance(where, str):
+        return Postgres(place(where, schema="service"))
+    if not create and not where.exists():
+        raise FileNotFoundError(f"there is no database {where}")
+    return Sqlite(where)
 
 
 class Sqlite(Database):
     """A file, made if it is not there, and readable by its owner alone."""
 
     types: ClassVar = {"whole": "INTEGER", "real": "REAL", "bytes": "BLOB", "end": " STRICT"}
+    clock = "(julianday('now') - 2440587.5) * 86400.0"
 
     def __init__(self, path: Path, timeout: float = _TIMEOUT) -> None:
         self._queue = os.open(path.with_name(f"{path.name}-turn"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -157,6 +193,7 @@ class Postgres(Database):
     """A schema of its own on a server, made if it is not there."""
 
     types: ClassVar = {"whole": "BIGINT", "real": "DOUBLE PRECISION", "bytes": "BYTEA", "end": ""}
+    clock = "extract(epoch FROM clock_timestamp())::float8"
     lock: ClassVar = " FOR UPDATE"
 
     def __init__(self, where: Place) -> None:
@@ -219,4 +256,6 @@ def _named(*errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        raise Unavailable(f"the database could not be used ({type(error).__name__})") from error
+        unusable = Unavailable(f"the database could not be used ({type(error).__name__})")
+        unusable.missing = type(error).__name__ == "UndefinedTable" or str(error).startswith("no such table")
+        raise unusable from error

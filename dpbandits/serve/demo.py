@@ -13,7 +13,8 @@ import numpy as np
 
 from dpbandits.lab.environments import GLM
 from dpbandits.serve.client import Client
-from dpbandits.serve.config import ROLES, digest
+from dpbandits.serve.config import ROLES, Config, digest
+from dpbandits.serve.operate import init
 from dpbandits.serve.supervise import Service
 
 __all__ = ["configuration", "demo"]
@@ -42,6 +43,7 @@ def demo(port: int = 8000) -> None:
         path = Path(folder) / "run.toml"
         text = configuration(tokens, dim=5, horizon=_ROUNDS, more=f"[service]\nport = {port}")
         path.write_text(text, encoding="utf-8")
+        init(Config.read(path))
         service, ended = Service(path), threading.Event()
         _say(f"the owner's page: {service.url}/#{tokens['owner']}")
         _say(f"a simulated crowd of {_ROUNDS} rounds comes in; Ctrl-C ends everything")

@@ -254,7 +254,9 @@ class Endpoints:
 
     async def health(self, *_: Any) -> str:
         """Whether this worker can decide."""
-        return _json({"release": self.newest().number, "database": "away" if self._writer.away else "there"})
+        writer = self._writer
+        database = "away" if writer.away else "there" if writer.confirmed else "unconfirmed"
+        return _json({"release": self.newest().number, "database": database})
 
     async def metrics(self, _: None, role: str | None) -> str:
         """Counts and times; of rewards, for the owner alone.
@@ -264,11 +266,20 @@ class Endpoints:
         lines = []
         for name, number in (await self._writer.ask("read", Store.counts)).items():
             lines += [f"# TYPE dpbandits_{name}_total counter", f"dpbandits_{name}_total {number}"]
-        gauges = {} if self._writer.released is None else {"release": self._writer.released.number}
+        gauges: dict[str, float] = {
+            "clock_skew_seconds": round(self._writer.skew, 1),
+            "confirmed": self._writer.confirmed,
+        }
+        if self._writer.released is not None:
+            gauges["release"] = self._writer.released.number
         if role == "owner":
             gauges["rewards_waiting"] = await self._writer.ask("read", Store.waiting)
         for name, number in gauges.items():
-            lines += [f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {number}"]
+            lines += [f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {float(number):g}"]
+        privacy = await self._writer.ask("read", lambda store: store.fact("privacy"))
+        if privacy is not None and "ledger" in privacy:
+            head, entries = privacy["ledger"]["head"], privacy["ledger"]["entries"]
+            lines += ["# TYPE dpbandits_ledger_entries gauge", f'dpbandits_ledger_entries{{head="{head}"}} {entries}']
         lines += self._meter.text(private=frozenset() if role == "owner" else frozenset({"/v1/rewards"}))
         return "\n".join(lines) + "\n"
 

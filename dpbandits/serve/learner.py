@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from typing import Any
 
@@ -21,11 +21,14 @@ import numpy as np
 
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
-from dpbandits.serve.config import Config, Mismatch, named
+from dpbandits.serve.config import Config
+from dpbandits.serve.contract import amend, terms_of
+from dpbandits.serve.database import Mismatch, named
+from dpbandits.serve.lineage import Trail, trail_of
 from dpbandits.serve.store import Choice, Event, LeaseLost, Store
 from dpbandits.serve.trial import RESULTS, Trial, end_of
 
-__all__ = ["Learner", "learn"]
+__all__ = ["Learner", "RunClosed", "learn"]
 
 log = logging.getLogger("dpbandits.serve")
 
@@ -34,7 +37,15 @@ log = logging.getLogger("dpbandits.serve")
 LEASE, _PAUSE, AGAIN = 5.0, 0.05, 0.5
 _MOST = 200  # decisions of one pass, and twice as many rewards
 MOST_ERASED = 2_000  # of one transaction
+SKEW = 60.0  # seconds by which clocks may differ
+_RESTORE = (
+    ". Stop the service; `dpbandits serve doctor run.toml` says what is wrong, and `dpbandits serve restore` mends it"
+)
 _PARTS = 100  # of the owner's curve
+
+
+class RunClosed(RuntimeError):
+    """The run has made its last release, and its raw data are erased."""
 
 
 class Learner:
@@ -43,8 +54,8 @@ class Learner:
     Parameters
     ----------
     config : Config
-    clock : callable
-        Seconds since 1970; decides when a reward is late, and nothing of what is released.
+    clock : callable, optional
+        Seconds since 1970, in place of the database's: decides when a reward is late, and nothing of what is released.
 
     Attributes
     ----------
@@ -57,32 +68,34 @@ class Learner:
         If there is another learner.
     BlockingIOError
         If another process holds the checkpoint.
+    Mismatch
+        If the file, the checkpoint, the ledger and the database do not belong together, or one of them went back.
     """
 
-    def __init__(self, config: Config, *, clock: Callable[[], float] = time.time) -> None:
-        self._config, self._clock = config, clock
+    def __init__(self, config: Config, *, clock: Callable[[], float] | None = None) -> None:
+        self._config = config
         self._name = secrets.token_hex(16)
-        self.store = Store(config.database)
+        self.store = Store(config.database, clock=clock)
+        self._skewed = False
         try:
-            if not self.store.lead(self._name, clock(), LEASE):
+            self.closed = self.store.fact("closed")
+            if self.closed is not None:
+                raise RunClosed(str(self.closed["reason"]))
+            if not self.store.lead(self._name, self.store.time(), LEASE):
                 raise LeaseLost("another learner has the lease")
-            if not config.checkpoint.exists() and self.store.newest() >= 0:
-                raise Mismatch(
-                    f"storage.checkpoint must be that of {named(config.database)}, which holds releases, got "
-                    f"{config.checkpoint}, which is missing: put it back, or begin a new run with a new database"
-                )
             self.policy: PrivatePolicy[Any] = config.open_policy()
-            if (count := self.store.decided()) < self.policy.decisions:
+            if self.store.fact("run") != self.policy.run.id:
                 raise Mismatch(
-                    f"storage.database must be as new as the checkpoint, which has {self.policy.decisions} decisions, "
-                    f"got {named(config.database)} with {count}: later ones would get numbers that are taken, and "
-                    f"their rewards would count for others; restore a newer copy, or begin a new run"
+                    f"storage.database must be of the checkpoint's run, got {named(config.database)} of another one: "
+                    f"put the database back that belongs to {config.checkpoint}"
                 )
+            self._trail = self._opened_trail()
+            self._follow([])
+            with self.leading():
+                amend(self.store, terms_of(config, self.policy), self.store.now)
             if config.wait is not None:
                 self.store.order_by_time()
             self._trial = Trial.of(self.policy)
-            if self._trial is not None:
-                self.store.keep_visits()
             if config.together:
                 self.policy.run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already
@@ -107,10 +120,65 @@ class Learner:
             if "policy" in vars(self):
                 self.policy.run.release_hold()
 
+    def _opened_trail(self) -> Trail:
+        path = trail_of(self._config.checkpoint)
+        try:
+            trail = Trail.read(path)
+        except FileNotFoundError:
+            raise Mismatch(f"{path} must be beside its checkpoint, and is missing: put it back{_RESTORE}") from None
+        except ValueError as error:
+            raise Mismatch(f"{error}: put it back{_RESTORE}") from None
+        if trail.at(self.policy.decisions) is None:
+            raise Mismatch(
+                f"{path} must be as new as its checkpoint, which has {self.policy.decisions} decisions, got one that "
+                f"knows of {trail.first} to {trail.first + len(trail.digests) - 1}{_RESTORE}"
+            )
+        return trail
+
+    def _follow(self, decisions: Sequence[tuple[int, Choice, str]]) -> bool:
+        """Go on from what was learned, if the database does; whether a worker waits for being told.
+
+        Raises
+        ------
+        Mismatch
+            If it went back, or has another history.
+        """
+        here, trail = self.policy.decisions, self._trail
+        count, digest, incarnation, knocked = self.store.chain()
+        told = [(number, str(choice.token), after) for number, choice, after in decisions]
+        following = told or (self.store.next_link(here) if count > here else [])
+        same = incarnation == trail.incarnation and count >= here and trail.follow(here, following)
+        # decisions that were learned from once, and erased: then the learner's own state went back
+        same = same and not (following and self.store.erased_after(here))
+        if not same or (count == here and digest != trail.at(here)):
+            log.error("the database has %d decisions, and the learner knows %d of another history", count, here)
+            raise Mismatch(
+                f"storage.database must go on from what was learned, {here} decisions, got "
+                f"{named(self._config.database)} with {count} and another history: it (or the learner's "
+                f"own disk) went back, as when a standby is promoted or a copy put back. Numbers were given twice, so "
+                f"nothing is learned, and workers write nothing{_RESTORE}"
+            )
+        if decisions:
+            trail.keep()
+        return knocked
+
     def leading(self, connection: Any = None) -> AbstractContextManager[None]:
         """A write transaction, or a part of one of ``connection``, that prolongs the lease."""
-        self._renewed = self._clock()
+        self._renewed = self.store.now if connection is not None else self.store.time()
         return self.store.leading(self._name, self._renewed, LEASE, connection)
+
+    def settle(self) -> None:
+        """Make the releases that are due, before the next decision asks for them."""
+        step = self.policy.run.step
+        self.policy.settle()
+        if self.policy.run.step != step:
+            self._published(self.policy.decisions)
+
+    def renew(self) -> None:
+        """Begin a new journal, of the decisions that are open, and erase the others' records with the old one."""
+        self.policy.durable.renew()
+        self.policy.publicly(lambda: None)
+        self._published(self.policy.decisions)
 
     def step(self) -> int:
         """Take in what has come, and return how many decisions and rewards.
@@ -120,10 +188,13 @@ class Learner:
         LeaseLost
             If another learner has taken over.
         """
-        config, now = self._config, self._clock()
+        config, now = self._config, self.store.time()
         if not self._renewed <= now < self._renewed + LEASE / 5:
+            self._follow([])
+            point = self._trail.mark(self.policy.decisions)
             with self.leading():
-                if config.wait is not None:
+                self.store.note("learned", point)
+                if config.wait is not None and self._clocks_agree():
                     self.store.default(now - config.wait, config.default, _MOST)
         horizon = self.policy.horizon
         room = _MOST if horizon is None else min(_MOST, horizon - self.policy.decisions)
@@ -133,6 +204,9 @@ class Learner:
         # in this order: a reward that is read has all decisions before it in the table, and waits for them
         decisions = self.store.decisions(self.policy.decisions, room)
         events = self.store.rewards(2 * _MOST)
+        if self._follow(decisions):
+            with self.leading():
+                self.store.confirm()
         waiting, taken = deque(events), list[Event]()
         with self.policy.together():  # in the journal, and on disk at the end; until then in the database
             for following in [*decisions, None]:
@@ -142,7 +216,7 @@ class Learner:
                     with suppress(ValueError):
                         self.policy.update(taken[-1].decision - 1, taken[-1].reward)
                 if following is not None and not (trial and trial.ended):
-                    self._register(*following)
+                    self._register(*following[:2])
         if trial and end is not None and not trial.ended and not events and self.policy.decisions == end["after"]:
             trial.end(end["reason"])
             self._published(self.policy.decisions)
@@ -151,6 +225,19 @@ class Learner:
             with self.leading():
                 self.store.taken(taken, part)
         return len(decisions) + len(taken)
+
+    def _clocks_agree(self) -> bool:
+        """Whether nobody's clock is so wrong that rounds would be given up that are not."""
+        agree = abs(self.store.skew) <= SKEW
+        if not agree and not self._skewed:
+            log.warning(
+                "the database's clock and this machine's differ by %.0f s: no missing reward counts as the default "
+                "until they agree to %.0f s; set the clocks right",
+                abs(self.store.skew),
+                SKEW,
+            )
+        self._skewed = not agree
+        return agree
 
     def _end(self, now: float) -> dict[str, Any] | None:
         """Of an experiment, after which decision it ends, once that is settled."""
@@ -218,7 +305,8 @@ class Learner:
         shares = [released.probabilities(one).tolist() for one in self._config.reference]
         shown = json.dumps(_shown(policy) | {"shares": shares}, allow_nan=False)
         report = policy.privacy(policy.budget.delta)
-        text, now = released.to_json(), self._clock()
+        text, now = released.to_json(), self.store.now
+        ledger = policy.ledger
         facts = {
             "budget": {"epsilon": policy.budget.epsilon, "delta": policy.budget.delta},
             "spent": {"epsilon": report.epsilon, "delta": report.delta},
@@ -226,7 +314,9 @@ class Learner:
             "horizon": policy.horizon,
             "policy": type(policy).__name__,
             "statement": str(report),
+            "ledger": {"head": ledger.head, "entries": ledger.entries},
         }
+        log.info("release %d: the ledger has %d entries, head %s", released.number, ledger.entries, ledger.head)
         results = None if self._trial is None else self._trial.results()
         ended = self._trial.ended if self._trial is not None else ""
         after = policy.decisions
@@ -266,6 +356,9 @@ def learn(config: Config, stop: threading.Event) -> None:
                     away = False
                     if few:
                         stop.wait(_PAUSE)
+        except RunClosed as error:
+            log.warning("the run is closed (%s): nothing more is learned", error)
+            stop.wait()
         except (LeaseLost, BlockingIOError):  # another one leads, or holds the checkpoint
             stop.wait(AGAIN)
         except OSError as error:

@@ -107,7 +107,7 @@ class Activations(_Strict):
 class Reward(_Strict):
     """The reward of a decision."""
 
-    id: str = Field(min_length=1, max_length=60)
+    id: str = Field(min_length=1, max_length=100)
     reward: Number
 
 
@@ -120,12 +120,13 @@ class Rewards(_Strict):
 class Told(_Strict):
     """What became of a reward.
 
-    ``accepted``: it is durable, and will be learned; ``duplicate``: its decision has one, which stays; ``late``: it
-    came after the wait; ``closed``: the decision is forgotten; ``unknown``: there is no such decision.
+    ``accepted``: it is durable, and will be learned; ``duplicate``: its decision has one, which stays;
+    ``defaulted``: it came after the default was taken in its place; ``late``: it came after the wait; ``closed``: the
+    decision is forgotten; ``unknown``: the id is none of this run's.
     """
 
     id: str
-    status: Literal["accepted", "duplicate", "closed", "late", "unknown"]
+    status: Literal["accepted", "duplicate", "defaulted", "closed", "late", "unknown"]
 
 
 class Rewarded(_Strict):

@@ -1,6 +1,7 @@
 """What workers and learner write to the database, and the argument why nothing is lost or counted twice.
 
-Tables: ``counts`` (one row: decisions and rewards so far, and the newest release), ``decisions`` (numbered 1, 2, …
+Tables: ``counts`` (one row: decisions and rewards so far, the newest release, the digest after the last decision, and
+who was told that this history is the run's), ``decisions`` (numbered 1, 2, …
 without gaps), ``rewards`` that the learner has not taken in, ``releases``, the learner's ``lease``, ``tickets`` that
 were activated, ``visits`` of an experiment's persons, ``facts`` by their names, and ``curve`` and ``apprentice``, sums
 of raw rewards where the owner asked for them.
@@ -22,6 +23,12 @@ Why a crash of anything at any time does no harm:
   crash after the mark and before the row is made good at the next start, which publishes what the checkpoint holds. A
   release of a number that is here with other contents would be a second one, and is refused. What it covers is erased
   afterwards, a part at a time, and a start goes on with that, too.
+* *A database that went back* gives numbers again that others have. No id of theirs fits these rounds, the learner does
+  not go on from such a history (:mod:`dpbandits.serve.lineage`), and no worker writes before the learner has said,
+  since the worker connected, that it does: it counts itself in (:meth:`Store.knock`), and waits until the learner has
+  seen that (:meth:`Store.confirm`). What a database remembers of earlier confirmations is never enough, as it is older
+  than the knock.
+* *One clock*: rounds are dated by the database's.
 * *One learner*: the lease is politeness. What makes a second one impossible is the policy's hold on its checkpoint,
   and, for copies of it, the ledger's marks. A learner that lost its lease writes nothing here.
 * *A ticket is activated once*: its number is written down in the transaction that gives it. Where a decision was
@@ -36,7 +43,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,35 +54,21 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.serve.apprentice import SUMS, report, sums
-from dpbandits.serve.database import Postgres, opened
+from dpbandits.serve.database import Mismatch, Postgres, opened
+from dpbandits.serve.lineage import Ids, begun, linked
+from dpbandits.serve.tables import NONE, check_format
 
-__all__ = ["Choice", "Event", "LeaseLost", "Status", "Store"]
+__all__ = ["Choice", "Event", "LeaseLost", "Status", "Store", "WentBack"]
 
-Status = Literal["accepted", "duplicate", "closed", "late", "unknown"]
+Status = Literal["accepted", "duplicate", "defaulted", "closed", "late", "unknown"]
 
-_FORMAT = 2
-_TABLES = """
-CREATE TABLE IF NOT EXISTS counts (
-  one {whole} PRIMARY KEY, decisions {whole} NOT NULL, rewards {whole} NOT NULL, released {whole} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS decisions (
-  number {whole} PRIMARY KEY, token TEXT NOT NULL, at {real} NOT NULL, chosen {whole} NOT NULL, probability {real},
-  bandit {whole}, arm {bytes}, person TEXT, rewarded {whole} NOT NULL DEFAULT 0){end};
-CREATE INDEX IF NOT EXISTS served ON decisions (number) WHERE rewarded = 1;
-CREATE TABLE IF NOT EXISTS rewards (
-  number {whole} PRIMARY KEY, decision {whole} NOT NULL, after {whole} NOT NULL, reward {real} NOT NULL,
-  agreed {whole}, probability {real}){end};
-CREATE TABLE IF NOT EXISTS releases (
-  number {whole} PRIMARY KEY, at {real} NOT NULL, decisions {whole} NOT NULL, released TEXT NOT NULL,
-  shown TEXT NOT NULL){end};
-CREATE TABLE IF NOT EXISTS lease (one {whole} PRIMARY KEY, holder TEXT NOT NULL, until {real} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS curve (part {whole} PRIMARY KEY, rewards {real} NOT NULL, total {real} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS apprentice (
-  part {whole} PRIMARY KEY, rounds {real} NOT NULL, agreed {real} NOT NULL, reward {real} NOT NULL,
-  known {real} NOT NULL, w {real} NOT NULL, ww {real} NOT NULL, wr {real} NOT NULL, wwr {real} NOT NULL,
-  wwrr {real} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS tickets (token TEXT PRIMARY KEY, number {whole} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL){end}
-"""
+# what ``rewarded`` says of a decision
+_OPEN, _REWARDED, _DEFAULTED = 0, 1, 2
+_COUNTS = "decisions, rewards, released, digest, incarnation, knocks, confirmed"
+
+
+class WentBack(OSError):
+    """The database holds less than this process has seen of it."""
 
 
 class LeaseLost(RuntimeError):
@@ -121,7 +115,10 @@ class Store:
     Parameters
     ----------
     where : Path or str
-        An SQLite file, or the address of a PostgreSQL database. The tables are made if they are not there.
+        An SQLite file, or the address of a PostgreSQL database, in which :func:`dpbandits.serve.operate.init` has made
+        the tables.
+    clock : callable, optional
+        Seconds since 1970, in place of the database's own.
 
     Attributes
     ----------
@@ -131,32 +128,30 @@ class Store:
     ------
     dpbandits.serve.database.Unavailable
         From everything, where the database does not answer.
+    Mismatch
+        If there is no service, or one of another format.
     """
 
-    def __init__(self, where: Path | str) -> None:
-        self.database = opened(where)
+    def __init__(self, where: Path | str, *, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock
+        try:
+            self.database = opened(where)
+        except FileNotFoundError as error:
+            raise Mismatch(f"storage.database: {error}{NONE}") from None
         # as they stand in the transaction of ``writing``
         self._decisions = self._rewards = self._released = 0
+        self._digest = self.incarnation = ""
+        # how many decisions the last one that was committed has found or left, and the digest after them
+        self._seen = 0, ""
+        # this connection's place among those that ask for confirmation, and whether it has it; see ``knock``
+        self._knock, self.confirmed = 0, False
+        self.now = self.skew = 0.0
+        self._ids: Ids | None = None
         try:
-            if self._missing():
-                first = {"format": _FORMAT, "key": json.dumps(secrets.token_hex(32))}
-                facts = ", ".join(f"('{name}', '{value}')" for name, value in first.items())
-                made = [one.format(**self.database.types) for one in _TABLES.split(";\n")]
-                made += [f"INSERT INTO facts VALUES {facts} ON CONFLICT (name) DO NOTHING"]
-                made += ["INSERT INTO counts VALUES (1, 0, 0, -1) ON CONFLICT (one) DO NOTHING"]
-                self.database.make(made)
-            if (found := self.fact("format")) != _FORMAT:
-                raise ValueError(f"storage.database must be of format {_FORMAT}, got format {found}: begin a new one")
+            check_format(self.database, where)
         except BaseException:
             self.database.close()
             raise
-
-    def _missing(self) -> bool:
-        """Whether tables have to be made: the last thing that is made is looked for."""
-        try:
-            return self._one("SELECT one FROM counts") is None
-        except OSError:
-            return True
 
     def close(self) -> None:
         """Let go of the database."""
@@ -173,14 +168,85 @@ class Store:
         else:
             context = self.database.joined(connection) if isinstance(self.database, Postgres) else nullcontext()
         with context:
-            found = self.database.execute(
-                f"SELECT decisions, rewards, released FROM counts{self.database.lock}"
-            ).fetchone()
-            self._decisions, self._rewards, self._released = found
+            asked = f"SELECT {_COUNTS}, {self.database.clock} FROM counts{self.database.lock}"
+            *found, now = self.database.execute(asked).fetchone()
+            self._decisions, self._rewards, self._released, self._digest, incarnation, _, confirmed = found
+            self._dated(now)
+            seen, digest = self._seen
+            if self._decisions < seen or (self._decisions == seen and self._digest != digest and digest):
+                raise WentBack("the database does not hold what this process has seen of it")
+            if incarnation != self.incarnation:
+                self.incarnation, self._ids = incarnation, None
+            self.confirmed = 0 < self._knock <= confirmed
             yield
-            now = self._decisions, self._rewards, self._released
-            if now != tuple(found):
-                self.database.execute("UPDATE counts SET decisions = ?, rewards = ?, released = ?", *now)
+            after = self._decisions, self._rewards, self._released, self._digest
+            if after != tuple(found[:4]):
+                self.database.execute("UPDATE counts SET decisions = ?, rewards = ?, released = ?, digest = ?", *after)
+        if connection is None:
+            self._seen = self._decisions, self._digest
+
+    def _dated(self, now: float) -> None:
+        """Take the database's time, or the one in its place, and how far this process's clock is ahead of it."""
+        self.skew = 0.0 if self._clock is not None else time.time() - now
+        self.now = now if self._clock is None else self._clock()
+
+    def time(self) -> float:
+        """Seconds since 1970, by the one clock that counts."""
+        self._dated(self._one(f"SELECT {self.database.clock}"))
+        return self.now
+
+    @property
+    def ids(self) -> Ids:
+        """The ids of this database's rounds."""
+        if self._ids is None:
+            self._ids = Ids(str(self.fact("key")), self.fact("incarnations"))
+        return self._ids
+
+    # ---------------------------------------------------------------------------------------------- lineage
+
+    def knock(self) -> None:
+        """Ask the learner to confirm that this history is the run's, from now on."""
+        with self.writing():
+            self._knock = int(self._one("UPDATE counts SET knocks = knocks + 1 RETURNING knocks"))
+            self.confirmed = False
+
+    def is_confirmed(self) -> bool:
+        """Whether the learner has answered this connection's knock."""
+        self.confirmed = 0 < self._knock <= int(self._one("SELECT confirmed FROM counts"))
+        return self.confirmed
+
+    def confirm(self) -> None:
+        """Tell all who have knocked that this history is the run's; inside :meth:`leading`."""
+        self.database.execute("UPDATE counts SET confirmed = knocks")
+
+    def chain(self) -> tuple[int, str, str, bool]:
+        """How many decisions, the digest after the last, the incarnation, and whether somebody has knocked."""
+        n, digest, incarnation, knocks, confirmed = self.database.execute(
+            "SELECT decisions, digest, incarnation, knocks, confirmed FROM counts"
+        ).fetchone()
+        return n, digest, incarnation, knocks > confirmed
+
+    def renew(self, decisions: int, kept: int) -> tuple[str, str]:
+        """Begin a new incarnation after so many decisions, without those after ``kept``; it, and its digest.
+
+        For a database that went back: decisions after ``kept`` may be other ones than those that were learned from.
+        """
+        with self.writing():
+            incarnation = secrets.token_hex(16)
+            self._digest = begun(incarnation, self._digest)
+            self._decisions = decisions
+            self.database.execute("UPDATE counts SET incarnation = ?, confirmed = 0", incarnation)
+            self.database.execute("DELETE FROM lease")
+            self.database.execute("DELETE FROM decisions WHERE number > ?", kept)
+            self.database.execute("DELETE FROM rewards WHERE decision > ?", kept)
+            self.database.execute("UPDATE rewards SET after = ? WHERE after > ?", decisions, decisions)
+            self.database.execute("DELETE FROM tickets WHERE number > ?", kept)
+            rows = self.database.execute("SELECT person, id FROM visits").fetchall()
+            gone = [person for person, id in rows if int(id.partition("-")[0]) > kept]
+            list(self.database.among("DELETE FROM visits WHERE person IN", gone))
+            later = [one for one in self.fact("incarnations") if one["after"] < decisions]
+            self.note("incarnations", [*later, {"id": incarnation, "after": decisions}])
+            return incarnation, self._digest
 
     def _one(self, query: str, *values: Any) -> Any:
         found = self.database.execute(query, *values).fetchone()
@@ -203,13 +269,15 @@ class Store:
         for one in choices:
             token = one.token or secrets.token_hex(8)
             if horizon is not None and self._decisions >= horizon:
-                ids.append(f"0-{token}")
+                ids.append(self.ids.made(0, token))
                 continue
             self._decisions += 1
-            ids.append(f"{self._decisions}-{token}")
+            ids.append(self.ids.made(self._decisions, token))
+            self._digest = linked(self._digest, self._decisions, token)
             arm = np.ascontiguousarray(one.arm, "<f8").tobytes()
-            rows.append((self._decisions, token, now, one.chosen, one.probability, one.bandit, arm, one.person))
-        self.database.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
+            told = one.chosen, one.probability, one.bandit, arm, one.person
+            rows.append((self._decisions, token, now, *told, self._digest))
+        self.database.insert("decisions (number, token, at, chosen, probability, bandit, arm, person, digest)", rows)
         return ids
 
     def visit(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str, int, bool]]:
@@ -251,12 +319,12 @@ class Store:
         new = {one.token: one for one in choices if one.token not in known}
         used = {one.maybe for one in new.values() if one.maybe is not None and one.maybe <= self._decisions}
         there = dict(self.database.among("SELECT number, token FROM decisions WHERE number IN", sorted(used)))
-        ids: dict[Any, str | None] = {token: f"{number}-{token}" for token, number in known.items()}
+        ids: dict[Any, str | None] = {token: self.ids.made(number, token) for token, number in known.items()}
         for token, one in new.items():
             if one.maybe in used and one.maybe not in there:
                 ids[token] = None
             elif one.maybe in used and there[one.maybe] == token:
-                ids[token] = f"{one.maybe}-{token}"
+                ids[token] = self.ids.made(int(one.maybe or 0), str(token))
         made = [one for token, one in new.items() if token not in ids]
         ids |= zip([one.token for one in made], self.decide(made, now, horizon), strict=True)
         rows = [(token, int(id.partition("-")[0])) for token in new if (id := ids[token]) and not id.startswith("0-")]
@@ -267,19 +335,25 @@ class Store:
 
     def reward(self, rewards: Sequence[tuple[str, float]], now: float, wait: float | None) -> list[Status]:
         """Write rewards down, the first one of each decision."""
-        numbers = [_number(id, self._decisions) for id, _ in rewards]
+        # what is none of our ids is answered alike, and is never looked up
+        found = [self.ids.read(id) for id, _ in rewards]
         query = "SELECT number, token, rewarded, at, chosen, bandit, probability FROM decisions WHERE number IN"
-        known = {row[0]: row[1:] for row in self.database.among(query, sorted({n for n in numbers if n is not None}))}
+        known = {row[0]: row[1:] for row in self.database.among(query, sorted({one.number for one in found if one}))}
         statuses: list[Status] = []
         taken: dict[int, tuple[float, int | None, float | None]] = {}
-        for (id, value), number in zip(rewards, numbers, strict=True):
-            row = None if number is None else known.get(number)
-            if number is None or row is None:
-                statuses.append("unknown" if number is None else "closed")
+        for (_, value), one in zip(rewards, found, strict=True):
+            if one is None:
+                statuses.append("unknown")
+                continue
+            number = one.number
+            if (row := known.get(number)) is None:
+                statuses.append("closed" if one.proven else "unknown")
                 continue
             token, rewarded, at, chosen, bandit, probability = row
-            if not secrets.compare_digest(token.encode(), id.partition("-")[2].encode("utf-8", "surrogatepass")):
+            if not secrets.compare_digest(token.encode(), one.nonce.encode()):
                 statuses.append("unknown")
+            elif rewarded == _DEFAULTED:
+                statuses.append("defaulted")
             elif rewarded or number in taken:
                 statuses.append("duplicate")
             elif wait is not None and now >= at + wait:
@@ -287,16 +361,16 @@ class Store:
             else:
                 taken[number] = value, None if bandit is None else int(bandit == chosen), probability
                 statuses.append("accepted")
-        self._take(taken)
+        self._take(taken, _REWARDED)
         return statuses
 
-    def _take(self, taken: Mapping[int, tuple[float, int | None, float | None]]) -> None:
+    def _take(self, taken: Mapping[int, tuple[float, int | None, float | None]], rewarded: int) -> None:
         """Close decisions, and let their rewards wait for the learner."""
         rows = []
         for number, (value, agreed, probability) in taken.items():
             self._rewards += 1
             rows.append((self._rewards, number, self._decisions, value, agreed, probability))
-        list(self.database.among("UPDATE decisions SET rewarded = 1 WHERE number IN", list(taken)))
+        list(self.database.among(f"UPDATE decisions SET rewarded = {rewarded} WHERE number IN", list(taken)))
         self.database.insert("rewards", rows)
 
     # ------------------------------------------------------------------------------------------------ learner
@@ -332,13 +406,6 @@ class Store:
                 raise LeaseLost("another learner has the lease: this one stops")
             yield
 
-    def keep_visits(self) -> None:
-        """Make room for who has which decision, where a person has one."""
-        columns = "person TEXT PRIMARY KEY, id TEXT NOT NULL, chosen {whole} NOT NULL"
-        with self.writing():
-            made = f"CREATE TABLE IF NOT EXISTS visits ({columns}){{end}}"
-            self.database.execute(made.format(**self.database.types))
-
     def order_by_time(self) -> None:
         """Make :meth:`default` quick. Each reward then writes a page of this index, too, so only where it is asked."""
         with self.writing():
@@ -351,16 +418,30 @@ class Store:
             "ORDER BY at, number LIMIT ?"
         )
         rows = self.database.execute(query, before, most).fetchall()
-        self._take({n: (value, None if bandit is None else int(bandit == k), p) for n, k, bandit, p in rows})
+        taken = {n: (value, None if bandit is None else int(bandit == k), p) for n, k, bandit, p in rows}
+        self._take(taken, _DEFAULTED)
         return len(rows)
 
-    def decisions(self, after: int, most: int) -> list[tuple[int, Choice]]:
-        """The decisions that follow a number, in order."""
-        query = (
-            "SELECT number, chosen, probability, arm, person FROM decisions WHERE number > ? ORDER BY number LIMIT ?"
-        )
+    def decisions(self, after: int, most: int) -> list[tuple[int, Choice, str]]:
+        """The decisions that follow a number, in order, each with the digest after it."""
+        names = "number, chosen, probability, arm, person, token, digest"
+        query = f"SELECT {names} FROM decisions WHERE number > ? ORDER BY number LIMIT ?"
         rows = self.database.execute(query, after, most).fetchall()
-        return [(n, Choice(k, p, np.frombuffer(arm, "<f8").astype(np.float64), who)) for n, k, p, arm, who in rows]
+        return [
+            (n, Choice(k, p, np.frombuffer(arm or b"", "<f8").astype(np.float64), who, token=token), digest or "")
+            for n, k, p, arm, who, token, digest in rows
+        ]
+
+    def next_link(self, after: int) -> list[tuple[int, str, str]]:
+        """The decision that follows a number, its nonce and the digest after it; none after the end of a run."""
+        if (ended := self.fact("ended")) is not None and after >= ended["after"]:
+            return []
+        query = "SELECT number, token, digest FROM decisions WHERE number > ? ORDER BY number LIMIT 1"
+        return [(n, token, digest or "") for n, token, digest in self.database.execute(query, after).fetchall()]
+
+    def erased_after(self, number: int) -> bool:
+        """Whether decisions after a number were learned from and erased: then they are not to be had again."""
+        return int(self.fact("forgotten") or 0) > number
 
     def rewards(self, most: int) -> list[Event]:
         """The rewards that wait, in the order in which they came."""
@@ -420,7 +501,7 @@ class Store:
         self.database.execute(
             "UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", first, last
         )
-        closed = "SELECT number FROM decisions WHERE rewarded = 1 AND number <= ? ORDER BY number LIMIT ?"
+        closed = "SELECT number FROM decisions WHERE rewarded > 0 AND number <= ? ORDER BY number LIMIT ?"
         old = "SELECT number FROM decisions WHERE number <= ? ORDER BY number LIMIT ?"
         left = last < upto
         for numbers, end in ((closed, last), (old, min(last, expired))):
@@ -429,6 +510,15 @@ class Store:
             )
         self.note("forgotten", last)
         return left
+
+    def relink(self, after: int) -> str:
+        """Begin the chain of digests after a decision; its first one. Inside ``writing``."""
+        first = self._digest = begun(self.incarnation)
+        rows = self.database.execute("SELECT number, token FROM decisions WHERE number > ? ORDER BY number", after)
+        for number, token in rows.fetchall():
+            self._digest = linked(self._digest, number, token)
+            self.database.execute("UPDATE decisions SET digest = ? WHERE number = ?", self._digest, number)
+        return first
 
     # ---------------------------------------------------------------------------------------------- what is read
 
@@ -474,12 +564,6 @@ class Store:
         rows = self.database.execute(query).fetchall()
         whole = [(-1, *np.sum([row[1:] for row in rows], axis=0).tolist())] if rows else []
         return [{"part": part, **report(total)} for part, *total in [*rows, *whole]]
-
-
-def _number(id: str, last: int) -> int | None:
-    """The decision that an id names, 0 beyond the horizon; None for none that was made here."""
-    head = id.partition("-")[0]
-    return int(head) if head.isascii() and head.isdigit() and len(head) < 19 and int(head) <= last else None
 
 
 def _drawn(released: str) -> tuple[Any, ...]:

@@ -19,8 +19,10 @@ __all__ = ["MISFIT", "Service"]
 _LOOK, _AGAIN, _END = 0.2, 1.0, 10.0
 # the matrices of a decision are small: a BLAS with threads of its own only takes cores from the other processes
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-# the exit status of a process that refused what is on disk, which seldom mends itself: the next start waits longer
-MISFIT, _LATER = 78, 30.0
+# the exit status of a process that refused what is on disk, which seldom mends itself
+MISFIT = 78
+# how often in a row a process may end by an error, or refuse, before all give up; who lived longer begins to count anew
+_ERRORS, _REFUSALS, _LIVED = 10, 3, 30.0
 
 
 class Service:
@@ -37,6 +39,8 @@ class Service:
     ----------
     url : str
         Where it answers.
+    failed : str
+        Why the service has given up; empty if it has not.
     """
 
     def __init__(self, path: str | Path, *, workers: int | None = None, learners: int = 1) -> None:
@@ -53,10 +57,12 @@ class Service:
             self.url = f"http://{host}:{self._socket.getsockname()[1]}"
         self._running: list[subprocess.Popen[bytes] | None] = [None] * len(self._roles)
         self._begun = [-_AGAIN] * len(self._roles)
+        self._errors = [0] * len(self._roles)
+        self.failed = ""
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Keep all processes running until :meth:`stop`, or a signal."""
+        """Keep all processes running until :meth:`stop`, a signal, or one of them ends by an error again and again."""
         if threading.current_thread() is threading.main_thread():
             for name in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(name, lambda *_: self.stop())
@@ -77,13 +83,23 @@ class Service:
         return [one.pid for kind, one in pairs if kind == role and one is not None and one.poll() is None]
 
     def look(self) -> None:
-        """Start whatever does not run, unless it has been started a moment ago."""
+        """Start whatever does not run, unless it has been started a moment ago; give up what ends again and again."""
         for i, one in enumerate(self._running):
             ended = None if one is None else one.poll()
-            wait = _LATER if ended == MISFIT else _AGAIN
-            if (one is None or ended is not None) and time.monotonic() >= self._begun[i] + wait:
-                self._begun[i] = time.monotonic()
-                self._running[i] = self.start(self._roles[i])
+            now = time.monotonic()
+            if not (one is None or ended is not None) or now < self._begun[i] + _AGAIN:
+                continue
+            if ended is not None and ended > 0:  # not by a signal
+                self._errors[i] = 1 if now > self._begun[i] + _LIVED else self._errors[i] + 1
+                if self._errors[i] >= (_REFUSALS if ended == MISFIT else _ERRORS):
+                    self.failed = (
+                        f"the {self._roles[i]} has ended {self._errors[i]} times in a row with status {ended}, and "
+                        f"says why above; `dpbandits serve doctor {self._path}` looks at everything"
+                    )
+                    self.stop()
+                    return
+            self._begun[i] = now
+            self._running[i] = self.start(self._roles[i])
 
     def start(self, role: str) -> subprocess.Popen[bytes]:
         """Begin a process."""

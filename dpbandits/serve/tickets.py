@@ -27,9 +27,10 @@ _CODE = 16
 
 def punched(choice: Choice, key: str, maybe: str = "0-") -> str:
     """A ticket for a choice; ``maybe`` is the id by which it may be written down already."""
-    number, _, token = maybe.partition("-")
+    number, _, rest = maybe.partition("-")
+    token = rest.partition("-")[0]
     arm = base64.b64encode(np.ascontiguousarray(choice.arm, "<f8").tobytes()).decode()
-    kept = [token or secrets.token_hex(16), choice.chosen, choice.probability, choice.bandit, arm, choice.person]
+    kept = [token or secrets.token_hex(8), choice.chosen, choice.probability, choice.bandit, arm, choice.person]
     if number != "0":  # beyond the horizon nothing is written
         kept.append(int(number))
     text = json.dumps(kept, separators=(",", ":")).encode()

@@ -6,6 +6,9 @@ while one commit is on its way share the next. None is answered before its commi
 Where the database is away, requests are turned away at once (:class:`Away`), and the thread goes on knocking. Decisions
 can then still be made by the newest release that is known here, and answered with tickets.
 
+Whoever has connected asks the learner first whether this is the run's history, or one that went back (see
+:mod:`dpbandits.serve.lineage`); until it has answered, nothing is written, as where the database is away.
+
 A commit whose answer does not come may be one, or may still become one. A decision in it that is answered with a ticket
 would then be there twice, and count for two rounds of one person; so the ticket says by which id it may be there, and
 whoever activates it looks (:meth:`dpbandits.serve.store.Store.activate`). Who is turned away before the commit began is
@@ -26,6 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpbandits.policy.released import Released
+from dpbandits.serve.database import Mismatch
 from dpbandits.serve.store import Store
 
 __all__ = ["Away", "Busy", "Writer"]
@@ -74,12 +78,12 @@ class Writer:
         The database.
     horizon : int or None
         After how many decisions nothing is learned any more.
-    ends : bool
-        Whether it may end before, as an experiment does.
     wait : float or None
         After how many seconds a reward is late.
-    clock : callable
-        Seconds since 1970; decides what is late, and nothing of what is released.
+    check : callable, optional
+        Called with each new connection; what it raises keeps this worker from writing, and is logged.
+    clock : callable, optional
+        Seconds since 1970, in place of the database's: decides what is late, and nothing of what is released.
 
     Attributes
     ----------
@@ -89,6 +93,10 @@ class Writer:
         Of tickets; empty until it is known.
     away : bool
         Whether the database does not answer.
+    confirmed : bool
+        Whether the learner has said that the database's history is the run's.
+    skew : float
+        By how many seconds this process's clock is ahead of the database's.
     """
 
     def __init__(
@@ -97,10 +105,10 @@ class Writer:
         *,
         horizon: int | None,
         wait: float | None,
-        ends: bool = False,
-        clock: Callable[[], float] = time.time,
+        check: Callable[[Store], object] = lambda _: None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        self._where, self._horizon, self._wait, self._ends, self._clock = where, horizon, wait, ends, clock
+        self._where, self._horizon, self._wait, self._check, self._clock = where, horizon, wait, check, clock
         self._jobs: deque[_Job] = deque()
         self._current: list[_Job] = []
         self._begun: float | None = None
@@ -108,6 +116,9 @@ class Writer:
         self._wake = threading.Event()
         self._open = True
         self.away = False
+        self.confirmed = False
+        self.skew = 0.0
+        self._told = ""
         self.released: Released | None = None
         self.key = ""
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
@@ -164,9 +175,11 @@ class Writer:
                 self._serve(store)
                 self.away = False
             except Exception as error:  # a full disk, a lock, a server that is gone: nobody is told that it was written
-                if not self.away:
-                    log.warning("the database does not answer (%s)", type(error).__name__)
-                self.away = True
+                # of a mismatch the words are the operator's; of all else they may hold values
+                why = str(error) if isinstance(error, Mismatch) else type(error).__name__
+                if not self.away or why != self._told:
+                    log.warning("the database cannot be used (%s)", why)
+                self.away, self.confirmed, self._told = True, False, why
                 self._turn_away(f"the database could not be written ({type(error).__name__})")
                 if store is not None:
                     store.close()
@@ -181,29 +194,42 @@ class Writer:
             store.close()
 
     def _knock(self) -> Store:
-        store = Store(self._where)
-        self.key = self.key or str(store.fact("key"))
+        store = Store(self._where, clock=self._clock)
+        try:
+            self._check(store)
+            self.key = self.key or str(store.fact("key"))
+            store.knock()
+        except BaseException:
+            store.close()
+            raise
         return store
 
     def _serve(self, store: Store) -> None:
         self._current = [self._jobs.popleft() for _ in range(min(len(self._jobs), _MOST_TOGETHER))]
         if not self._current:
             self._refresh(store, store.newest())
+            if not self.confirmed:
+                self.confirmed = store.is_confirmed()
             return
-        now = self._clock()
         told: list[tuple[_Job, Any]] | None = None
         while told is None:
             with suppress(_Left), store.writing():
-                told = self._done(store, now)
+                told = self._done(store)
         self._answer(told)
         self._current = []
         self._refresh(store, store.last_release)
 
-    def _done(self, store: Store, now: float) -> list[tuple[_Job, Any]]:
+    def _done(self, store: Store) -> list[tuple[_Job, Any]]:
         """Do what the current jobs ask for, up to the commit."""
         with self._lock:
             self._current = jobs = [job for job in self._current if not job.left]
-        ended = store.fact("ended") if self._ends else None
+        now, self.skew, self.confirmed = store.now, store.skew, store.confirmed
+        unread = [job for job in jobs if job.kind != "read"]
+        if unread and not store.confirmed:
+            self._answer([(job, self._away(job, "the learner has not confirmed the database yet")) for job in unread])
+            with self._lock:
+                self._current = jobs = [job for job in jobs if job.kind == "read"]
+        ended = store.fact("ended")
         horizon = self._horizon if ended is None else int(ended["after"])
         # requests that are open together have no order among them
         answers = {

@@ -1,6 +1,6 @@
 """A simulated crowd for the service of run.toml: people come, are served, and send their reward a little later.
 
-mkdir -p data && dpbandits serve run.toml &
+mkdir -p data && dpbandits serve init run.toml && dpbandits serve run.toml &
 python crowd.py http://localhost:8000 5000
 """
 

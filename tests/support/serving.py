@@ -1,12 +1,12 @@
 """A service for tests: its file, its tokens, its workers in this process, and a clock that is told the time."""
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
 from accounting import Ledger
-from dpbandits.serve import writer
+from dpbandits.serve import operate, writer
 from dpbandits.serve.config import Config, digest
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice, Store
@@ -32,7 +32,22 @@ def written(folder, policy=ONE_PASS, unit="round", more="", epsilon=1.0, delta=1
 
 
 def configured(folder, **arguments):
-    return Config.read(written(folder, **arguments))
+    return begun(Config.read(written(folder, **arguments)))
+
+
+def begun(config):
+    """A service whose run has begun: now, if it had not."""
+    with suppress(FileExistsError):
+        operate.init(config)
+    return config
+
+
+def confirmed(config):
+    """What the learner does for workers that have knocked, where a test has none that runs."""
+    store = Store(config.database)
+    with store.writing():
+        store.confirm()
+    store.close()
 
 
 class Clock:
@@ -46,8 +61,8 @@ class Clock:
 class Browser:
     """Requests with a role's token, to an application in this process."""
 
-    def __init__(self, client):
-        self._client = client
+    def __init__(self, client, config):
+        self._client, self.config = client, config
 
     def send(self, method, path, role=None, **arguments):
         headers = {"Content-Type": "application/json"}
@@ -78,12 +93,22 @@ def worker(config, **arguments):
 
     from dpbandits.serve.app import create
 
+    before = knocks(config)
     with TestClient(create(config, **arguments), raise_server_exceptions=False) as client:
-        yield Browser(client)
+        wait_until(lambda: knocks(config) > before)
+        confirmed(config)
+        yield Browser(client, config)
+
+
+def knocks(config):
+    store = Store(config.database)
+    (found,) = store.database.execute("SELECT knocks FROM counts").fetchone()
+    store.close()
+    return found
 
 
 @contextmanager
-def served(config, clock=time.time):
+def served(config, clock=None):
     """A learner, and a worker that knows its first release."""
     learner = Learner(config, clock=clock)
     with worker(config, clock=clock) as browser:
@@ -152,5 +177,12 @@ def refresh(browser, number):
 
 
 def there(browser):
-    """Wait until the worker's database answers."""
-    wait_until(lambda: browser.send("GET", "/healthz").json().get("database") == "there")
+    """Wait until the worker's database answers, and is confirmed."""
+
+    def true():
+        found = browser.send("GET", "/healthz").json().get("database")
+        if found == "unconfirmed":
+            confirmed(browser.config)
+        return found == "there"
+
+    wait_until(true)

@@ -5,6 +5,8 @@ whatever was released before; so two runs are the same Gaussian noise around two
 apart these are, encoded, in standard deviations of the noise, is all that there is to know.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import white_box
@@ -14,6 +16,7 @@ from serving import configured, drain
 
 from accounting import audit
 from dpbandits.serve.learner import Learner
+from dpbandits.serve.lineage import begun
 from dpbandits.serve.store import Choice, Store
 from dpkit.states.registry import Registry
 
@@ -39,6 +42,7 @@ class Runs(Lives):
 
     def play(self, world):
         store = self.store
+        store._seen = 0, ""
         self.again()
         self.policy.persons = Registry(self.policy.rounds_per_person)
         due, theirs = {}, iter(WORLDS[world])
@@ -46,6 +50,8 @@ class Runs(Lives):
             for table in ("decisions", "rewards"):
                 store.database.execute(f"DELETE FROM {table}")
             store._decisions = store._rewards = 0
+            store._digest = begun(store.incarnation)
+            self.learner._trail.first, self.learner._trail.digests = 0, [store._digest]
             store.note("forgotten", 0)
             for t in range(ROUNDS):
                 mine = t in THEIRS
@@ -101,7 +107,7 @@ def test_a_service_that_loses_track_of_who_came_is_caught(tmp_path, monkeypatch)
 
     def confused(self, after, most):
         found = decisions(self, after, most)
-        return [(number, Choice(one.chosen, one.probability, one.arm, f"{number}")) for number, one in found]
+        return [(number, replace(one, person=f"{number}"), digest) for number, one, digest in found]
 
     monkeypatch.setattr(Store, "decisions", confused)
     runs = Runs(tmp_path, monkeypatch, 1)

@@ -10,6 +10,7 @@ from postgres import on_server, running
 from serving import TOKENS, Clock, configured, drain, refresh, served, there, wait_until, worker, written
 
 from accounting import Ledger
+from dpbandits.serve import operate
 from dpbandits.serve.client import Client
 from dpbandits.serve.config import Config
 from dpbandits.serve.database import Unavailable
@@ -151,6 +152,7 @@ def test_a_database_that_is_away_for_a_minute(tmp_path):
             more="[service]\nport = 0",
             storage=on_server(server),
         )
+        operate.init(Config.read(path))
         service = Service(path)
         thread = threading.Thread(target=service.run)
         thread.start()

@@ -135,8 +135,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         Config.read(tmp_path / "absent.toml")
 
 
-@pytest.mark.parametrize(("status", "seconds"), [(supervise.MISFIT, 30.0), (1, 1.0)])
-def test_who_refuses_what_is_on_disk_is_not_started_every_second(tmp_path, monkeypatch, status, seconds):
+@pytest.mark.parametrize(("status", "tries"), [(supervise.MISFIT, 3), (1, 10), (-9, None)])
+def test_who_ends_by_an_error_again_and_again_is_given_up(tmp_path, monkeypatch, status, tries):
+    """A refusal of what is on disk soon, an error after some tries, and who is killed never."""
     clock, starts = Clock(0.0), []
 
     class Ended:
@@ -147,16 +148,34 @@ def test_who_refuses_what_is_on_disk_is_not_started_every_second(tmp_path, monke
     monkeypatch.setattr(supervise.Service, "start", lambda self, role: starts.append(role) or Ended())
     service = supervise.Service(written(tmp_path), workers=0)
     service.look()
-    clock.now = 0.9 * seconds
+    clock.now = 0.9
     service.look()
     assert starts == ["learner"]
-    clock.now = seconds
-    service.look()
-    assert starts == ["learner"] * 2
+    while not service.failed and len(starts) < 30:
+        clock.now += 1.0
+        service.look()
+    assert len(starts) == (tries or 30)
+    if tries:
+        assert f"the learner has ended {tries} times in a row with status {status}" in service.failed
+        assert "dpbandits serve doctor" in service.failed
+
+
+def test_who_lived_long_enough_is_started_again(tmp_path, monkeypatch):
+    clock, starts = Clock(0.0), []
+    ended = SimpleNamespace(poll=lambda: supervise.MISFIT)
+    monkeypatch.setattr(supervise, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(supervise.Service, "start", lambda self, role: starts.append(role) or ended)
+    service = supervise.Service(written(tmp_path), workers=0)
+    for _ in range(9):
+        service.look()
+        clock.now += 60.0
+    assert len(starts) == 9
+    assert service.failed == ""
 
 
 def test_a_learner_says_that_it_does_not_fit(tmp_path, capsys, monkeypatch):
     config = configured(tmp_path)
+    config.ledger.unlink()
     Ledger.create(config.ledger, Budget(2.0, 1e-6)).close()
     monkeypatch.setattr(process.signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as ended:

@@ -1,5 +1,6 @@
 """A learner that dies before or after any step towards the disk: the next one goes on as if nothing had been."""
 
+import json
 import random
 
 import pytest
@@ -8,6 +9,7 @@ from serving import Clock, configured, drain, filled, finished
 from accounting import Ledger
 from dpbandits.durability.journal import Journal
 from dpbandits.serve import __main__ as process
+from dpbandits.serve.database import Mismatch
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Store
 from dpkit.states import files
@@ -113,12 +115,18 @@ def test_the_last_words_of_a_learner_hold_no_data(tmp_path, monkeypatch):
 def test_a_second_release_of_one_number_is_refused(tmp_path):
     """Whoever puts another run's checkpoint beside the database cannot release with it."""
     config = begun(tmp_path)
-    Learner(config, clock=Clock(0.0)).store.close()
+    learner = Learner(config, clock=Clock(0.0))
+    tree = json.loads(learner.policy.released().to_json())
+    other = json.dumps(tree | {"run": "0" * 32})
+    with pytest.raises(ValueError, match="release 0 must be made once, got a second one"), learner.leading():
+        learner.store.publish(0, 0.0, 0, other, "{}")
+    learner.close()
     for path in (config.ledger, config.checkpoint):
         for one in tmp_path.glob(f"*{path.name}*"):
             one.unlink()
-    config.open_policy().run._hold.close()
-    with pytest.raises(ValueError, match="release 0 must be made once, got a second one"):
+    Ledger.create(config.ledger, config.budget).close()
+    config.begin_policy().run._hold.close()
+    with pytest.raises(Mismatch, match="must be of the checkpoint's run"):
         Learner(config, clock=Clock())
 
 

@@ -118,16 +118,16 @@ def test_what_nobody_can_tell_any_more_is_not_written(tmp_path, storage):
 
     with store.writing():
         ids = store.decide([Choice(0, None, np.ones(3))] * 4, 0.0, 100)
-    tokens = [id.partition("-")[2] for id in ids]
+    tokens = [id.split("-")[1] for id in ids]
     with store.writing():
         store.reward([(ids[2], 1.0)], 0.0, None)
         store.forget(4, 0, 9)
     assert activated(tokens[0], 1) == [(ids[0], True)]  # it stands there
     assert activated(tokens[0], 1) == [(ids[0], False)]
-    assert activated("ab", 2) == [("5-ab", True)]  # another one has the number
-    assert activated("ab", 2) == [("5-ab", False)]
+    assert activated("ab", 2) == [(store.ids.made(5, "ab"), True)]  # another one has the number
+    assert activated("ab", 2) == [(store.ids.made(5, "ab"), False)]
     assert activated("cd", 3) == [(None, False)]  # whose it was is erased
-    assert activated("ef", 9) == [("6-ef", True)]  # a number that nobody has got
+    assert activated("ef", 9) == [(store.ids.made(6, "ef"), True)]  # a number that nobody has got
     assert len(rows(store)) == 5
     store.close()
 

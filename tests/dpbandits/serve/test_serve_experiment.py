@@ -9,12 +9,13 @@ import time
 
 import numpy as np
 import pytest
-from serving import TOKENS, Clock, configured, drain, refresh, served, wait_until, worker, written
+from serving import TOKENS, Clock, begun, configured, drain, refresh, served, wait_until, worker, written
 
 from accounting import Budget, Laplace, Ledger
 from dpbandits import Experiment
 from dpbandits.experiment import ExperimentResults
 from dpbandits.serve.client import Client
+from dpbandits.serve.config import Config
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.supervise import Service
 
@@ -182,6 +183,7 @@ def test_fifty_thousand_persons_through_processes_that_are_killed(tmp_path):
     persons, draws = 50_000, np.random.default_rng(770_902)
     more = "[service]\nport = 0\n"
     path = written(tmp_path, OPEN.format(horizon=persons, wait=500), unit="person", delta=0.0, more=more)
+    begun(Config.read(path))
     service = Service(path)
     running = threading.Thread(target=service.run)
     running.start()

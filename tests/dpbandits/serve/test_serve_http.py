@@ -137,7 +137,7 @@ def test_missing_rewards_count_as_the_default_and_late_ones_not_at_all(tmp_path)
         learner.step()
         learner.step()
         assert learner.policy.open_decisions == []
-        assert browser.reward((untold, 1.0)) == ["duplicate"]
+        assert browser.reward((untold, 1.0)) == ["defaulted"]
         curve = browser.send("GET", "/v1/raw/curve", "owner").json()["curve"]
         assert [(one["rewards"], one["mean"]) for one in curve] == [(2, 0.625)]
         assert browser.send("GET", "/v1/raw/curve", "decider").status_code == 403
@@ -497,5 +497,5 @@ def test_a_database_that_is_older_than_the_checkpoint_is_refused(tmp_path):
     for end in ("-wal", "-shm"):
         config.database.with_name(config.database.name + end).unlink(missing_ok=True)
     shutil.copy(copy, config.database)
-    with pytest.raises(Mismatch, match=r"which has 6 decisions, got .* with 3"):
+    with pytest.raises(Mismatch, match=r"go on from what was learned, 6 decisions, got .* with 3 and another"):
         Learner(config)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from postgres import on_server, running
-from serving import TOKENS, drain, written
+from serving import TOKENS, begun, drain, written
 
 from accounting import Ledger
 from dpbandits.serve.client import Client
@@ -55,6 +55,7 @@ def check_kills(folder, monkeypatch, *, kills, horizon, learners, every, server)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")]))
     storage = "" if server is None else on_server(server)
     path = written(folder, policy=COUNTING.format(horizon=horizon), more="[service]\nport = 0", storage=storage)
+    begun(Config.read(path))
     service = Service(path, learners=learners)
     running = threading.Thread(target=service.run)
     running.start()
