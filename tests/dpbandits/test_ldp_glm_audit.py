@@ -29,7 +29,7 @@ OTHERS = {
 
 
 def make(randomizer: str, seed: int = 5) -> LDPGLM:
-    """A policy that is all of these tests in its first batch; its records are mostly gradients, which tell arms apart."""
+    """A policy that is all of these tests in its first batch; mostly gradients, which tell arms apart."""
     known = {"horizon": 10**6, "first_batch": 10**6, "gradient_share": 0.95}
     return LDPGLM(2, budget=BUDGET, randomizer=randomizer, rng=np.random.default_rng(seed), **known)
 
