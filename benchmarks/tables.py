@@ -35,7 +35,7 @@ ASKED = {
     ),
 }
 BEFORE = """
-import resource, sys, time
+import resource, sys, tempfile, time
 import duckdb, pyarrow, scipy.special
 from accounting import Budget
 from dpkit import queries
@@ -46,6 +46,7 @@ rows = Budget(1.0, 0.0, adjacency="add_remove")
 persons = Budget(1.0, 0.0, adjacency="add_remove", unit="person")
 connection = sessions.DuckDB()._connection if sys.argv[2] == "ours" else duckdb.connect()
 connection.execute("SET enable_progress_bar = false")
+connection.execute(f"SET temp_directory = '{tempfile.gettempdir()}'")
 if sys.argv[3] != "none":
     connection.execute(f"SET memory_limit = '{sys.argv[3]}'")
 start, used = time.perf_counter(), time.process_time()

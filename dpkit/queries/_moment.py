@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from accounting import Budget
 from accounting.arrays import Array
 from dpkit import randomness
-from dpkit.mechanisms._checked import settle
 from dpkit.queries._columns import check_bounds, name_of
 from dpkit.queries._dates import is_dated
 from dpkit.queries._groups import by, group_names, uses
-from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
+from dpkit.queries._noise import Noise, NoiseName, choose_noise, paid, spend, with_noise
 from dpkit.queries._rows import given, rows_of
 from dpkit.queries._units import Share, check_spending, checked_share
 from dpkit.queries.answer import Answer
@@ -111,9 +110,9 @@ class Moment:
         bounds, bits = (self.low, self.high), round(-math.log2(law.step))
         weights = self.rows.weights(self.share, self.rng, bounds, degree, bits)
         _, row = spend(law, self.query, self.rng, self.ledger)
-        cells = weights()[1:] if self.public_size and degree == 1 else weights()
-        noisy = with_noise(cells, law, self.rng)
-        settle(self.ledger, row)
+        with paid(self.ledger, row):
+            cells = weights()[1:] if self.public_size and degree == 1 else weights()
+            noisy = with_noise(cells, law, self.rng)
         return list(noisy * law.step)
 
     def shaped(self, values: Array) -> Any:

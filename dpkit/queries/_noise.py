@@ -15,7 +15,8 @@ By default the one of the smallest standard deviation, which only public numbers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -26,14 +27,14 @@ from numpy.typing import NDArray
 from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, NoisyMax, Release, calibrate
 from accounting.checks import fraction
 from accounting.totals import Accountant
-from dpkit.mechanisms._checked import charge
+from dpkit.mechanisms._checked import charge, settle, still_spent
 from dpkit.samplers import discrete_laplace, rounded_gaussian, rounded_laplace
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
     from accounting.ledger import Row
 
-__all__ = ["Noise", "NoiseName", "choose_noise", "half_width", "range_per_round", "spend", "with_noise"]
+__all__ = ["Noise", "NoiseName", "choose_noise", "half_width", "paid", "range_per_round", "spend", "with_noise"]
 
 NoiseName = Literal["laplace", "gaussian"]
 # Of so many rounds the loss distribution is asked; beyond it takes seconds.
@@ -154,6 +155,18 @@ def spend(
         )
     cost = noise.cost if also is None else noise.cost + also
     return cost, charge(ledger, cost, f"queries.{label}", rng)
+
+
+@contextmanager
+def paid(ledger: Ledger | None, row: Row | None) -> Iterator[None]:
+    """A block that draws what was charged, settled at its end; whoever interrupts it is told what stays spent."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if row is not None:
+            interrupt.add_note(still_spent(row.label or "a query", row))
+        raise
+    settle(ledger, row)
 
 
 def with_noise(cells: NDArray[np.int64], noise: Noise, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -33,7 +33,7 @@ from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import check_bounds, name_of
 from dpkit.queries._dates import is_dated
 from dpkit.queries._groups import by, group_names, uses
-from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
+from dpkit.queries._noise import Noise, NoiseName, choose_noise, paid, spend, with_noise
 from dpkit.queries._rows import Bins, given, rows_of
 from dpkit.queries._units import check_spending, checked_share
 from dpkit.queries.answer import Answer
@@ -175,8 +175,8 @@ def counted(
     also = ApproxDP(0.0, budget.delta / 2, adjacency=budget.adjacency) if unlisted else None
     counts = used.counts(share, source)
     cost, row = spend(law, query, source, ledger, also)
-    noisy, names = with_noise(counts(), law, source), used.names
-    settle(ledger, row)
+    with paid(ledger, row):
+        noisy, names = with_noise(counts(), law, source), used.names
     if unlisted:
         floor = share.per_group + _rarely_reached(law, budget.delta / 2 / share.groups)
         order = np.argsort(-noisy, kind="stable")
@@ -281,8 +281,8 @@ def sum(
     query = f"sum of {name_of(data, column, 'data')}{by(data, groups)}"
     sums = used.sums(share, source, step, (low, high))
     _, row = spend(law, query, source, ledger)
-    noisy = with_noise(sums(), law, source)
-    settle(ledger, row)
+    with paid(ledger, row):
+        noisy = with_noise(sums(), law, source)
     value = noisy * step if used.grouped else float(noisy[0] * step)
     return Answer(
         value,

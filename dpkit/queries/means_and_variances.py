@@ -38,10 +38,9 @@ import numpy as np
 
 from accounting import Budget
 from accounting.arrays import Array
-from dpkit.mechanisms._checked import settle
 from dpkit.queries._dates import dated_answer
 from dpkit.queries._moment import Moment, fieller
-from dpkit.queries._noise import NoiseName, choose_noise, spend, with_noise
+from dpkit.queries._noise import NoiseName, choose_noise, paid, spend, with_noise
 from dpkit.queries.answer import Answer
 
 if TYPE_CHECKING:
@@ -219,8 +218,8 @@ def _public_variance(task: Moment) -> Answer:
     moved = float(((n - 1 << bits) // (n * n)) + 2)
     law = choose_noise(task.budget, task.noise, l1=moved, l2=moved, step=2.0**-bits, whole=False, one_cell=True)
     _, row = spend(law, task.query, task.rng, task.ledger)
-    value = with_noise(np.array([steps]), law, task.rng) * law.step
-    settle(task.ledger, row)
+    with paid(task.ledger, row):
+        value = with_noise(np.array([steps]), law, task.rng) * law.step
 
     def interval(confidence: float) -> tuple[Any, Any]:
         reach = law.reach(confidence) + law.step

@@ -55,11 +55,11 @@ from accounting import Budget, NoisyMax
 from accounting.checks import fraction
 from dpkit import randomness
 from dpkit.clipping import real_array
-from dpkit.mechanisms._checked import charge, settle
+from dpkit.mechanisms._checked import charge
 from dpkit.queries._columns import check_bounds, name_of
 from dpkit.queries._dates import dated_answer, days, is_dated
 from dpkit.queries._groups import by, group_names, uses
-from dpkit.queries._noise import range_per_round
+from dpkit.queries._noise import paid, range_per_round
 from dpkit.queries._ranks import Step, between_neighbours, first_rate, part_rate, plan, rank_errors, with_neighbours
 from dpkit.queries._rows import given, rows_of
 from dpkit.queries._units import Share, check_spending, checked_share
@@ -187,7 +187,17 @@ def quantile(
         used.values(stated, source) if grid is None else used.below(stated, source, grid)
     )
     row = charge(ledger, cost, f"queries.{query}", source)
-    parts = ready()
+    step = (high - low) / _POINTS
+    rate = (first_rate if groups is None else part_rate)(epsilon, levels[0], share)
+    chosen, drawn, sizes = [], [], []
+    with paid(ledger, row):
+        for part in (parts := ready()):
+            if grid is not None:
+                chosen.append(_among(part, grid, Fraction(float(levels[0])), rate, source))
+                continue
+            found, cells = _draw(_cells(part, low, high, step), steps, source)
+            drawn.append(np.clip(low + found * step, low, high))
+            sizes.append(cells)
     several = np.ndim(q) > 0
     told: dict[str, Any] = {
         "keys": _keys(used.names, levels if several else None, groups is not None),
@@ -201,22 +211,13 @@ def quantile(
         return found if told["keys"] is not None else float(found[0])
 
     if grid is not None:
-        rate = (first_rate if groups is None else part_rate)(epsilon, levels[0], share)
-        chosen = np.array([_among(part, grid, Fraction(float(levels[0])), rate, source) for part in parts])
-        settle(ledger, row)
+        picked = np.array(chosen)
         answer = Answer(
-            one_or_all(np.repeat(chosen, levels.size) if several else chosen), cost, query, budget,
+            one_or_all(np.repeat(picked, levels.size) if several else picked), cost, query, budget,
             rows_bound=lambda level: (math.log(grid.size) + math.log(len(parts) / (1 - level))) / float(rate),
             why_none=_NO_INTERVAL_AMONG, **told,
         )  # fmt: skip
         return dated_answer(answer) if dated else answer
-    step = (high - low) / _POINTS
-    drawn, sizes = [], []
-    for part in parts:
-        found, cells = _draw(_cells(part, low, high, step), steps, source)
-        drawn.append(np.clip(low + found * step, low, high))
-        sizes.append(cells)
-    settle(ledger, row)
     at = np.searchsorted(distinct, levels)
 
     def interval(level: float) -> tuple[Any, Any]:

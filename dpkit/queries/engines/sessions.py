@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +51,8 @@ class DuckDB:
             _SHARED[os.getpid()] = duckdb.connect()
             # else a file whose statistics are wrong could leave values as they are that have to be clipped
             _SHARED[os.getpid()].execute("SET disabled_optimizers = 'statistics_propagation'")
+            # not the working directory, where what does not fit into memory would go
+            _SHARED[os.getpid()].execute(f"SET temp_directory = {DUCKDB.quoted(tempfile.gettempdir())}")
             # of long scans, and only to somebody who looks
             _SHARED[os.getpid()].execute(f"SET enable_progress_bar = {str(sys.stdout.isatty()).lower()}")
         self._connection = _SHARED[os.getpid()].cursor()

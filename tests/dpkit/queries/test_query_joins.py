@@ -6,7 +6,7 @@ from watched import refused
 
 from accounting import Budget, Ledger
 from dpkit import queries
-from dpkit.queries import _rows
+from dpkit.queries import _rows, counts_and_sums
 from dpkit.queries._units import Share
 
 pytest.importorskip("duckdb")
@@ -153,3 +153,16 @@ def test_whoever_stops_a_query_in_the_engine_spends_nothing(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         queries.sum(table, "paid", bounds=(0, 9), budget=ledger.budget, ledger=ledger)
     assert not ledger.rows()
+
+
+def test_whoever_stops_the_noise_is_told_what_stays_spent(monkeypatch):
+    ledger = Ledger(Budget(1.0, 0.0, adjacency="add_remove"))
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(counts_and_sums, "with_noise", stop)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        queries.sum(visits(), "paid", bounds=(0, 9), budget=ledger.budget, ledger=ledger)
+    assert len(ledger.rows()) == 1
+    assert "stays spent" in stopped.value.__notes__[0]
