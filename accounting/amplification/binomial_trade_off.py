@@ -55,7 +55,7 @@ _BLOCK, _FEW = 2**14, 2**16
 # More trials than this are priced as this many: the rest only adds noise.
 MOST_TRIALS = 2**36
 # Of one rounded count of ten thousand trials or more, this is the most that lies outside its window (a test sums it),
-# and a third of it does whatever the noise: about so much δ for every count is the least that can be had.
+# and a third of it does whatever the noise: about so much δ for every count is the least possible.
 LEFT_OUT = 2e-32
 
 

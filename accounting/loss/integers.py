@@ -43,7 +43,7 @@ def atoms_of(noise: Literal["gaussian", "laplace"], noise_multiplier: float, shi
 def is_listed(noise_multiplier: float, shift: int) -> bool:
     """Whether the discrete Gaussian's losses are listed; of more, the Gaussian that dominates it is as good.
 
-    It is dearer by 1/(24σ²), σ the scale; and σ > 400 of so many atoms unless the noise is next to nothing.
+    It is more expensive by 1/(24σ²), σ the scale; and σ > 400 of so many atoms unless the noise is next to nothing.
     """
     return noise_multiplier < 1e-3 or atoms_of("gaussian", noise_multiplier, shift) <= _MOST_LISTED
 

@@ -33,7 +33,7 @@ class Known:
 
     @property
     def contexts(self) -> bool:
-        """Whether it takes contexts, for so many arms that stand."""
+        """Whether it takes contexts, for so many fixed arms."""
         return "arms" in self.told and not self.names_only
 
 
@@ -87,7 +87,7 @@ POLICIES = {
     # k arms in a round
     "cascade-ucb": Known("cascade UCB", "CascadeUCB", (*_CLIPPED, *_SLATES)),
     "cascade-thompson": Known("cascade Thompson", "CascadeThompson", (*_CLIPPED, *_SLATES)),
-    # arms that stand, with a parameter each
+    # fixed arms, with a parameter each
     "disjoint-lin-ucb": Known("disjoint LinUCB", "DisjointLinUCB", _STANDING),
     "disjoint-thompson": Known("disjoint Thompson", "DisjointThompson", _STANDING),
     # fixed arms, of which nothing is known
@@ -172,7 +172,7 @@ def factories(
     Raises
     ------
     ValueError
-        For an unknown name, a budget out of range, or a policy for arms that stand where none do.
+        For an unknown name, a budget out of range, or a policy for fixed arms where none do.
     """
     from accounting import Budget
 
@@ -193,7 +193,7 @@ def factories(
         if one.contexts and not hasattr(environment, "context_dim"):
             raise ValueError(
                 f"policy must be one that chooses from changing arms in {environment.name}, which shows no contexts to "
-                f"arms that stand (a world such as disjoint does, and a log with labels), got policy={name!r}"
+                f"fixed arms (a world such as disjoint does, and a log with labels), got policy={name!r}"
             )
         if unit not in one.units:
             raise ValueError(f"unit must be {' or '.join(map(repr, one.units))} for policy {name!r}, got unit={unit!r}")

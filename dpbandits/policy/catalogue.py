@@ -1,4 +1,4 @@
-"""Arms that stand, by name: they come and go at any round, and every decision says whose turn it is.
+"""Named arms: they come and go at any round, and every decision says whose turn it is.
 
 A policy whose arms have a parameter each, and which takes contexts of length at most 1, keeps one *slot* for every arm
 that it has ever had, in the order in which they came; ``decision.index`` is a slot. It has a :class:`Catalogue` as its

@@ -229,7 +229,7 @@ class PublicArms(_Rows):
             if apart[found] > _SAME:
                 raise ValueError(
                     f"arms must be among the {len(self.rows)} that the policy was made with, got row {number}, which "
-                    "is none of them: StandingPrivateGLM is for arms that stand, OnePassPrivateGLM for arms that change"
+                    "is none of them: StandingPrivateGLM is for fixed arms, OnePassPrivateGLM for arms that change"
                 )
         return found
 

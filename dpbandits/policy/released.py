@@ -77,7 +77,7 @@ class Released:
     policy : str
         Module and name of the policy's class.
     takes : {"arms", "context"}
-        What choices are made among: the rows of an array, or standing arms, given a context.
+        What choices are made among: the rows of an array, or fixed arms, given a context.
     """
 
     __slots__ = ("_config", "_link", "_shell", "number", "policy", "price", "run", "takes")

@@ -7,7 +7,7 @@ Guarantee
 ---------
 * Unit: one round, as of the policy that is wrapped, and with its adjacency and its kind of trust.
 * Each round belongs to the epoch of its decision, a public matter, and is seen by that epoch's policy alone; rewards
-  that come later are dropped. So all epochs together cost what the dearest one does, which is the budget
+  that come later are dropped. So all epochs together cost what the most expensive one does, which is the budget
   (``dpbandits.private.parts.epochs`` has the proof).
 * Where the unit is a person, it teaches once, in the epoch of its first round, which is public; the registry of who has
   taught goes from epoch to epoch. So a person, too, belongs to one epoch.

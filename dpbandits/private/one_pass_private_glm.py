@@ -156,10 +156,10 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     metric : {"learned", "plain"}
         What A is: learned as above, or I, as it always is with ``discount`` or ``groups``. With "plain", features that
-        are not centred cost three quarters more regret, and what all arms share a tenth to a third; arms that stand
+        are not centred cost three quarters more regret, and what all arms share a tenth to a third; fixed arms
         gain nothing.
     exploration : float or "inverse_gap"
-        β ≥ 0; at 0, runs with arms that stand get stuck. Or arms are drawn by the gaps of their predicted rewards from
+        β ≥ 0; at 0, runs with fixed arms get stuck. Or arms are drawn by the gaps of their predicted rewards from
         the best (Foster & Rakhlin 2020): a has probability 1/(K + γ·gap_a), and the best the rest, with
         γ = ``gamma_scale``·√t after a release at round t: no arm is ever without a chance, as the evaluation of other
         policies on the log needs it. (Before the first release γ = 0, and all arms are alike, also where there is a

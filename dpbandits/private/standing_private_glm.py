@@ -1,4 +1,4 @@
-"""StandingPrivateGLM: a jointly differentially private bandit on public arms that stand.
+"""StandingPrivateGLM: a jointly differentially private bandit on public, fixed arms.
 
 For whoever offers everybody the same few things every day: treatments, prices, layouts, answers. The arms x_1, …, x_K
 are public numbers and do not change, E[r | k] = μ(o + x_kᵀθ), and all that is anybody's secret is the reward. (One-hot

@@ -440,7 +440,7 @@ class Store:
         return [(n, token, digest or "") for n, token, digest in self.database.execute(query, after).fetchall()]
 
     def erased_after(self, number: int) -> bool:
-        """Whether decisions after a number were learned from and erased: then they are not to be had again."""
+        """Whether decisions after a number were learned from and erased: then they are missing again."""
         return int(self.fact("forgotten") or 0) > number
 
     def rewards(self, most: int) -> list[Event]:

@@ -285,7 +285,7 @@ def _scanned(
     share: Share,
     rng: np.random.Generator,
 ) -> Callable[[], dict[Part, NDArray[np.int64]]]:
-    """The same by an engine, whose rows are chosen for each table by itself: so of persons they cannot be had."""
+    """The same by an engine, whose rows are chosen for each table by itself: so persons are refused."""
     if person is not None:
         raise TypeError(
             "marginals of persons need their columns in memory, as the same rows of a person must be in all tables: "

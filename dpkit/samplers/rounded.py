@@ -3,7 +3,7 @@
 For an integer k and real noise Z, k + ⌊Z⌉ = ⌊k + Z⌉: adding rounded noise to an integer is a function of the
 real-valued mechanism's output, so it costs exactly what that mechanism costs (exact Gaussian differential privacy for
 the Gaussian, the Laplace mechanism's own curve for Laplace), in any dimension. The discrete Gaussian and the discrete
-Laplace (``discrete``) have other laws and other, slightly dearer, bounds.
+Laplace (``discrete``) have other laws and other, slightly more expensive, bounds.
 
 * Laplace of scale t: a random sign, and ⌊−t·ln U + ½⌋.
 * Gaussian: E = −ln U is kept as |Z| with probability exp(−(E − 1)²/2), the ratio of the half-normal density to the

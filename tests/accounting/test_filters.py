@@ -160,7 +160,7 @@ def test_what_the_fixed_measure_does_not_cover_is_refused():
 
 
 def test_pure_dp_rides_along():
-    # too dear for any measure at δ = 1e-6, and within ε by plain addition
+    # too expensive for any measure at δ = 1e-6, and within ε by plain addition
     ledger = Ledger(BUDGET)
     ledger.spend(PureDP(0.5))
     ledger.spend(NoisyMax(0.5, noise="laplace"))

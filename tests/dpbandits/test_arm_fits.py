@@ -1,4 +1,4 @@
-"""What noisy sums of rewards say of arms that stand."""
+"""What noisy sums of rewards say of fixed arms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters of standing arms from their sums: what a link's sums are on average, their fit, and its prior."""
+"""Parameters of fixed arms from their sums: what a link's sums are on average, their fit, and its prior."""
 
 from __future__ import annotations
 

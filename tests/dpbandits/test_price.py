@@ -78,13 +78,13 @@ def test_prices_are_those_of_the_simulation():
 
 
 def test_standing_arms_and_a_base_rate():
-    """A policy for standing arms is given contexts, and everybody the public base rate."""
+    """A policy for fixed arms is given contexts, and everybody the public base rate."""
     world = People(Disjoint(dim=2, arms=3), persons=50, rounds=200)
     asked = {"units": ["person"], "policies": {"person": "DisjointPrivateGLM"}, "seeds": 1, "progress": False}
     told, untold = (price_of_privacy(world, [8.0], base_rate=rate, **asked) for rate in (0.05, None))
     assert told.rows[0].policy == untold.rows[0].policy == "DisjointPrivateGLM"
     assert told.rows[0].reward != untold.rows[0].reward
-    with pytest.raises(ValueError, match=r"no contexts to arms that stand.*got DisjointPrivateGLM"):
+    with pytest.raises(ValueError, match=r"no contexts to fixed arms.*got DisjointPrivateGLM"):
         price_of_privacy(people(), [8.0], **asked)
     with pytest.raises(ValueError, match="base_rate"):
         price_of_privacy(world, [8.0], base_rate=1.0, **asked)

@@ -124,7 +124,7 @@ def test_arms_may_be_left_out_and_offered_in_part_and_in_any_order():
         (-CIRCLE[:2], r"arms must be among the 6 that the policy was made with, got row 0, which is none of them"),
         (
             [CIRCLE[3], [0.5, 0.5]],
-            "got row 1, which is none of them: StandingPrivateGLM is for arms that stand, OnePassPrivateGLM for",
+            "got row 1, which is none of them: StandingPrivateGLM is for fixed arms, OnePassPrivateGLM for",
         ),
     ],
 )

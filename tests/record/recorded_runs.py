@@ -112,7 +112,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "Restarting": ("Restarting", {"every": 80, "parameters": {"first_batch": 16}, **MIDDLE}),
     "Restarting, on change": ("Restarting", {"on_change": True, "parameters": {"first_batch": 16}, **MIDDLE}),
 }
-# how rewards come: at once; or after up to six rounds, a tenth of them never. Standing arms also come and go.
+# how rewards come: at once; or after up to six rounds, a tenth of them never. Fixed arms also come and go.
 WAYS = ("at once", "late")
 
 

@@ -2,7 +2,7 @@
 
 The game is that of :mod:`accounting.adaptive.choices.every_coin`. If strong choices are on rare samples, most tell a
 little, and a few tell much. Cut into games of hundreds, in each of which the player looks for the best coin
-anew, they would be up to a tenth dearer than they are.
+anew, they would be up to a tenth more expensive than they are.
 
 *A lattice that moves.* Let d be what the likely loss of the best coin is less than 0. With f_k(z) = V_k(z − kd),
 

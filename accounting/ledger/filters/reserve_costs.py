@@ -25,7 +25,7 @@ reserves let a release cost c at the reserve of the inequality that still holds;
 (For Gaussian releases only this is the filter of Smith & Thakurta 2022.)
 
 *Skewed losses* (little noise on a small sample) break (*) where e is many times √r, and a κ that is large enough there
-is dear everywhere. Such e are rare on the way to a large loss, which goes by e ≈ (r/M)·ε. So the slack is weighed by
+is expensive everywhere. Such e are rare on the way to a large loss, which goes by e ≈ (r/M)·ε. So the slack is weighed by
 the loss: for one ε, one η > 0 and a rate ρ ≥ (1 + η)/2 let
 
     W_m(e) = D_m(e) + λ·e^{η(ε − e) − ηρ(M − m)},
@@ -234,7 +234,7 @@ class _Side:
         found[:near] -= divergence(self.points[:near], self.reserve + cost)
         found -= self.failing * cost
         if self.term is not None:
-            # no more than a float holds: less on the right side only makes a release dearer
+            # no more than a float holds: less on the right side only makes a release more expensive
             grown = math.expm1(min(max(0.0, self.growth * cost - self.moment), _MOST_GROWTH))
             found -= self.term * math.exp(self.moment) * grown
         return np.asarray(found)

@@ -1,4 +1,4 @@
-"""Standing arms with a parameter each: one context per round, E[r | z, k] = μ(xᵀθ_k) with x = (1, z)/√2.
+"""Fixed arms with a parameter each: one context per round, E[r | z, k] = μ(xᵀθ_k) with x = (1, z)/√2.
 
 Both kinds of policy can play it. One that takes contexts is given z, of ``context_dim`` entries and length at most 1,
 and has ``n_arms`` arms; whether it adds the constant is its own affair. One with a single shared parameter is given

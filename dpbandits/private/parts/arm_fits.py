@@ -1,4 +1,4 @@
-"""What noisy sums of rewards say of arms that stand, where it is known exactly how often each was played.
+"""What noisy sums of rewards say of fixed arms, where it is known exactly how often each was played.
 
 Batch j has n_jk plays of arm k, whose records g have the mean m_k = μ(x_kᵀθ) − c₀ and the variance v_k. Sums over
 batches leave with noise, and what they grow by from release to release is the sum of a batch, with noise whose

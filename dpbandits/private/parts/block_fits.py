@@ -1,4 +1,4 @@
-"""Parameters of standing arms, from the sums that they left: a fit of E[r | x] = μ(xᵀθ_k) without a single record.
+"""Parameters of fixed arms, from the sums that they left: a fit of E[r | x] = μ(xᵀθ_k) without a single record.
 
 All of this is post-processing. What is known of arm k is b_k = Σψgx with noise, g = r − c₀, and H_k = Σψx xᵀ over the
 rounds that it was played; see :mod:`dpbandits.private.parts.block_model`. The expectation of b_k is

@@ -1,4 +1,4 @@
-"""Standing arms with a parameter each: what their records would be under a known policy.
+"""Fixed arms with a parameter each: what their records would be under a known policy.
 
 All of this is post-processing: pure functions of what was released and of fresh draws. Symmetric matrices are given as
 half-vectors (``dpkit.geometry.svec``) of D = d(d + 1)/2 entries, in which noise is the same in every entry, and

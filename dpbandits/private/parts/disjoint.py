@@ -99,7 +99,7 @@ class Draws:
     horizon : int, optional
         T; without it the width is α.
     given : bool
-        Whether there is a prior. Where nothing is known, all arms that stand are alike.
+        Whether there is a prior. Where nothing is known, all fixed arms are alike.
     """
 
     link: Link
@@ -110,7 +110,7 @@ class Draws:
     given: bool
 
     def __call__(self, known: Estimate, z: Array, standing: NDArray[np.bool_], since: int) -> Law:
-        """Of a choice among the arms that stand; the last release was after ``since`` rounds."""
+        """Of a choice among the fixed arms; the last release was after ``since`` rounds."""
         if since == 0 and not self.given:
             return Shares(standing / standing.sum())
         x = features(z)

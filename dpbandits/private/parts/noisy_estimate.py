@@ -9,7 +9,7 @@ is biased: eigenvalues of H repel each other and spread beyond those of M on bot
 * :func:`errors` is all that makes b uncertain along each eigenvector, :func:`precisions` weighs b against it, and
   :func:`weighed` joins what it says to a prior.
 * :func:`stalled` finds the eigenvectors along which information has stopped growing, because the play is stuck.
-* :func:`standing` tells arms that stand from fresh ones, by all eigenvalues together: far earlier than each one can.
+* :func:`standing` tells fixed arms from fresh ones, by all eigenvalues together: far earlier than each one can.
 
 All are functions of what was released and of public numbers, and cost O(d²) beside the eigendecomposition.
 """
@@ -26,7 +26,7 @@ from dpkit.models.prior import Posterior, Prior, posterior
 __all__ = ["errors", "precisions", "shrunken_eigenvalues", "stalled", "standing", "weighed"]
 
 
-# the mean of all eigenvalues but the largest over that of all, for arms that stand and for fresh ones, and how far
+# the mean of all eigenvalues but the largest over that of all, for fixed arms and for fresh ones, and how far
 # worlds are from these: measured, up to 0.2 where arms stand once a run has settled, and 0.35 to 0.95 where they are
 # fresh
 _STANDING, _FRESH, _WORLDS = 0.08, 0.45, 0.15

@@ -245,7 +245,7 @@ class Refit:
             left = share = self.discount ** (rounds - since)
         newer = H - left * last.metric @ earlier @ last.metric
         # the difference of two releases has 0.2 to 1.5 times the variance of the newer one, by schedule and factor; a
-        # bound on it is taken here, since it is the whole noise that must not look like arms that stand
+        # bound on it is taken here, since it is the whole noise that must not look like fixed arms
         likelier = standing(np.asarray(np.linalg.eigvalsh(newer), np.float64), math.sqrt(2.0) * noise)
         stands = last.standing or likelier > _LIKELY
         f = stalled(eigenvalues, np.einsum("ij,ij->j", U, newer @ U), 1.0 - share, noise, known=0.0)

@@ -223,8 +223,8 @@ def _scale(change: float, t: int, b: int, drift: float, d: int, rho: float) -> f
     depths = range(t + 1)
     off = sum((_node_rows(b, depth) + 4.0) * _share(drift, depth) for depth in depths)
     kappa = 2.0**-52 * change * (off + 4.0 * (t + 1) + 4.0 * d)
-    dearest = max(
+    largest = max(
         2.0 ** (t - depth) * (change * _share(drift, depth) / _node_rows(b, depth) + kappa) ** 2 for depth in depths
     )
     # rounded up, so that no row spends more than ρ
-    return math.sqrt(dearest / (2.0 * rho)) * (1.0 + 1e-9)
+    return math.sqrt(largest / (2.0 * rho)) * (1.0 + 1e-9)

@@ -101,7 +101,7 @@ class PolyhedralOnlineFrankWolfe(RecursiveGradients[PolyhedralSet]):
     delay : float, optional
         τ, in rows, at least 0; 0 is the paper's. By default the number of rows after which the noise in a choice,
         about ln(number of vertices) times its scale, is half of the largest score that clipping allows, if choices
-        were as dear as the last; and at most 0.3·horizon.
+        were as expensive as the last; and at most 0.3·horizon.
     start : (d,) array_like, optional
         θ_0 = θ_1; by default the set's centre.
     rng : numpy.random.Generator, optional
@@ -216,7 +216,7 @@ class PolyhedralOnlineFrankWolfe(RecursiveGradients[PolyhedralSet]):
         return self._cost
 
     def _largest_rho(self, budget: Budget) -> float:
-        """ρ, what the dearest row spends."""
+        """ρ, what the most expensive row spends."""
         if self.noise == "paper":
             if budget.delta == 0:
                 raise ValueError("budget must have delta > 0 for noise='paper', got delta=0")

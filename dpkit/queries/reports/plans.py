@@ -157,7 +157,7 @@ class Plan:
         BudgetExceeded
             If the ledger refuses the total; nothing was spent.
         TypeError, ValueError
-            If an answer cannot be had from this data; the message names it, and nothing was spent.
+            If an answer cannot be computed from this data; the message names it, and nothing was spent.
         """
         source = randomness.resolve(rng)
         data = given(data)

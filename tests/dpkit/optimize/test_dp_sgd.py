@@ -185,8 +185,8 @@ def test_a_swap_of_rows_is_charged_as_what_is_proved_for_it():
     assert fit.epsilon == pytest.approx(2.0)
     # as a removal and an insertion it would cost more, and ask for more noise
     group = Budget(1.0, 1e-5 / (1 + math.e), adjacency="add_remove")
-    dear = calibrate(lambda z: 21 * PoissonSubsampled(Gaussian(z), 6 / 40), group, accountant="rdp")
-    assert fit.noise_multiplier < 0.99 * dear
+    expensive = calibrate(lambda z: 21 * PoissonSubsampled(Gaussian(z), 6 / 40), group, accountant="rdp")
+    assert fit.noise_multiplier < 0.99 * expensive
 
 
 @MODELS

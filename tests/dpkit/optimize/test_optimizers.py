@@ -257,8 +257,8 @@ def test_a_swap_is_cheaper_than_a_removal_and_an_addition():
     ((step, steps),) = run.cost.parts
     assert (steps, step.rate, step.adjacency) == (100, 7 / 50, "replace")
     half = Budget(0.5, 1e-5 / (1 + math.exp(0.5)), adjacency="add_remove")
-    dear = calibrate(lambda z: 100 * PoissonSubsampled(Gaussian(z), 7 / 50), half, accountant="rdp")
-    assert step.release.noise_multiplier < 0.999 * dear
+    expensive = calibrate(lambda z: 100 * PoissonSubsampled(Gaussian(z), 7 / 50), half, accountant="rdp")
+    assert step.release.noise_multiplier < 0.999 * expensive
 
 
 def test_the_size_of_a_poisson_sample_stays_hidden():

@@ -80,7 +80,7 @@ def test_no_row_spends_more_than_the_cost(name, n, place, row, other, loss, adja
 @each_method
 @pytest.mark.parametrize("n", [1, 40, 400])
 def test_some_row_spends_nearly_all_of_it(name, n):
-    # linear losses of opposite rows differ by twice what they are clipped to; the dearest row is looked for
+    # linear losses of opposite rows differ by twice what they are clipped to; the most expensive row is looked for
     found = []
     for place in range(n) if n <= 40 else [0, n // 3, (n + 1) // 2, (n + 1) // 2 + 1]:
         X, y = np.zeros((n, 2)), np.zeros(n)
