@@ -126,9 +126,8 @@ class Report:
     >>> from accounting import Budget, Ledger, PureDP, audit
     >>> ledger = Ledger(Budget(1.0, 0.0))
     >>> _ = ledger.spend(PureDP(0.2), label="count")
-    >>> report = audit.recompute(ledger)
-    >>> report.rows, report.within_budget, report.problems
-    (1, True, [])
+    >>> audit.recompute(ledger).within_budget
+    True
     """
 
     budget: Budget | None
