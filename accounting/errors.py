@@ -58,7 +58,14 @@ class LedgerCorrupted(RuntimeError):
 
 
 class LedgerBehind(LedgerCorrupted):
-    """A ledger holds less than its witness has seen: an older copy was put in its place."""
+    """A ledger holds less than its witness has seen: an older copy was put in its place.
+
+    Examples
+    --------
+    >>> from accounting import LedgerBehind, LedgerCorrupted
+    >>> issubclass(LedgerBehind, LedgerCorrupted)
+    True
+    """
 
 
 class UnsupportedRelease(TypeError):

@@ -89,7 +89,7 @@ class ScopeReport:
     within_quota: bool | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What a recomputation found.
 
@@ -142,19 +142,27 @@ class Report:
     at_least: float = 0.0
     booked: float | None = None
 
+    def __repr__(self) -> str:
+        best = f"ε = {min(self.epsilons.values()):.6g} at δ = {self.delta:g}" if self.epsilons else "no finite ε"
+        wrong = f", {len(self.problems)} problems" if self.problems else ""
+        return f"Report({self.rows} releases, {best}, {self._verdict}{wrong})"
+
+    @property
+    def _verdict(self) -> str:
+        return {True: "within its budget", False: "past its budget", None: "without a budget"}[self.within_budget]
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values; what is infinite is None."""
         return cast(dict[str, Any], _plain(asdict(self)))
 
     def _repr_html_(self) -> str:
-        verdict = {True: "within its budget", False: "past its budget", None: "without a budget"}[self.within_budget]
         note = " (simulation)" if self.simulation else ""
         cells = [["accountant", f"ε at δ = {self.delta:g}"]]
         cells += [[name, f"{value:.6g}"] for name, value in self.epsilons.items()]
         cells += [["proved lower bound", f"{self.at_least:.6g}"]] if self.at_least > 0 else []
         cells += [["booked by the ledger's filter", f"{self.booked:.6g}"]] if self.booked is not None else []
         cells += [["problem", problem] for problem in self.problems]
-        return as_html(f"Recomputed: {self.rows:,} rows{note}, {verdict}, {self.budget!r}", cells)
+        return as_html(f"Recomputed: {self.rows:,} rows{note}, {self._verdict}, {self.budget!r}", cells)
 
 
 def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:

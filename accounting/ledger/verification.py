@@ -2,7 +2,8 @@
 
 *Sums.* What a summary says of counts, rules, marks and quotas must be what the entries before it say. The filters' sums
 may differ in their last digits where the logarithm of another machine or another library did, and then by more: a cost
-is a root that was found to nine digits, and a charge that just missed a level is as much more expensive as the next level is.
+is a root that was found to nine digits, and a charge that just missed a level is as much more expensive as the next
+level is.
 So they are reckoned here with all costs half a percent cheaper and limits as much higher, which is less than any such
 difference makes of them (:meth:`accounting.ledger.filters.level_charges.LevelCharges.charged_at_least`), and no stated
 sum may be below that. A sum that is too large admits nothing, so that it need not be refused: files of versions that

@@ -27,6 +27,15 @@ class Pending:
     person : int
         Whose round it was, hashed (:class:`dpkit.states.registry.Registry`), where the policy protects persons;
         else ``NOBODY``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.policies import Uniform
+    >>> policy = Uniform(2)
+    >>> decision = policy.select(np.eye(2))
+    >>> policy.open_decisions == [decision.id]
+    True
     """
 
     arm: Array

@@ -57,6 +57,14 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
 
     Its ``select`` and ``update`` are those of every policy. Where the budget protects persons each has one decision,
     which is returned again whenever the person comes.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpbandits import Experiment
+    >>> test = Experiment(["old", "new"], budget=Budget(1.0, 0.0, unit="person"), horizon=1000)
+    >>> test.assign(person="ann").name in ("old", "new")
+    True
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"

@@ -147,6 +147,14 @@ class Sequences:
     balanced : bool
         Whether all arms have about as many decisions. Intervals hold in any case; where it is not so, pairs of
         different λ are given weight.
+
+    Examples
+    --------
+    >>> from accounting import Laplace
+    >>> from dpbandits.experiment.sequences import Sequences
+    >>> grid = Sequences(Laplace(1.0), 1.0, 1, 1000, balanced=True)
+    >>> grid.horizon
+    1000
     """
 
     noise: Laplace | Gaussian | None

@@ -115,6 +115,14 @@ def price_of_privacy(
     ValueError, TypeError
         For a parameter out of range; for persons where rounds say not whose they are; for a log that cannot support
         a forecast, with the reason.
+
+    Examples
+    --------
+    >>> from dpbandits import price_of_privacy
+    >>> from dpbandits.lab.environments import GLM
+    >>> prices = price_of_privacy(GLM(dim=2, arms=5), [1.0, 4.0], rounds=300, seeds=2)
+    >>> [row.epsilon for row in prices.rows]
+    [1.0, 4.0]
     """
     environment, model_of_log = _environment(source)
     listed = _budgets(budgets, delta)

@@ -48,6 +48,13 @@ class PriceRow:
         The share of the gain that is lost.
     hopeless : bool
         Whether the policy warned, when it was made, that its noise exceeds what the rounds can say.
+
+    Examples
+    --------
+    >>> from dpbandits import price_of_privacy
+    >>> from dpbandits.lab.environments import GLM
+    >>> price_of_privacy(GLM(dim=2, arms=5), [4.0], rounds=200, seeds=2).rows[0].unit
+    'round'
     """
 
     unit: str
@@ -90,6 +97,14 @@ class PriceTable:
         What every policy was told that an arm taken at random pays, as a share of the range of rewards.
     paid : float
         What it pays, as such a share.
+
+    Examples
+    --------
+    >>> from dpbandits import price_of_privacy
+    >>> from dpbandits.lab.environments import GLM
+    >>> table = price_of_privacy(GLM(dim=2, arms=5), [4.0], rounds=200, seeds=2)
+    >>> table.rounds, table.seeds
+    (200, 2)
     """
 
     environment: str
@@ -216,7 +231,14 @@ class PriceTable:
 
 
 def percent(share: float) -> str:
-    """A share in whole percents, or a question mark where it is unknown."""
+    """A share in whole percents, or a question mark where it is unknown.
+
+    Examples
+    --------
+    >>> from dpbandits.lab.price_table import percent
+    >>> percent(0.254)
+    '25 %'
+    """
     return "?" if math.isnan(share) else f"{100 * share:.0f} %"
 
 

@@ -46,6 +46,14 @@ class Decision:
         From what the choice was drawn; None where nothing was left to chance.
     name : str
         Of the arm, where arms have names; else empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.policies import Uniform
+    >>> decision = Uniform(2).select(np.eye(2))
+    >>> decision.index in (0, 1), decision.probability
+    (True, 0.5)
     """
 
     id: int
@@ -91,7 +99,16 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Decisions that were made together."""
+    """Decisions that were made together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.policies import Uniform
+    >>> decisions = Uniform(2).select_many(np.broadcast_to(np.eye(2), (5, 2, 2)))
+    >>> decisions[3].id
+    3
+    """
 
     ids: Sequence[int]
     indices: Index

@@ -20,7 +20,14 @@ RewardRange = tuple[float, float] | Literal["learned"]
 
 
 class CommonOptions(TypedDict, total=False):
-    """The keywords that every policy takes; see :class:`dpbandits.Policy`."""
+    """The keywords that every policy takes; see :class:`dpbandits.Policy`.
+
+    Examples
+    --------
+    >>> from dpbandits.policy.protocol import CommonOptions
+    >>> "rng" in CommonOptions.__annotations__ or bool(CommonOptions.__mro__)
+    True
+    """
 
     base_rate: float | None
     on_violation: Violation
@@ -36,13 +43,29 @@ class StatedOptions(CommonOptions, total=False):
 
 
 class Options(StatedOptions, total=False):
-    """Those of the policies that need no horizon."""
+    """Those of the policies that need no horizon.
+
+    Examples
+    --------
+    >>> from dpbandits.policy.protocol import Options
+    >>> "rng" in Options.__annotations__ or bool(Options.__mro__)
+    True
+    """
 
     horizon: int | None
 
 
 class PrivateOptions(CommonOptions, total=False):
-    """Those of every private policy besides ``budget`` and ``horizon``; see :class:`dpbandits.PrivatePolicy`."""
+    """Those of every private policy besides ``budget`` and ``horizon``; see :class:`dpbandits.PrivatePolicy`.
+
+    Examples
+    --------
+    >>> from dpbandits.policies import PrivateArms
+    >>> from accounting import Budget
+    >>> options = {"label": "headlines"}  # keywords that every private policy takes
+    >>> PrivateArms(["a", "b"], budget=Budget(1.0, 0.0), horizon=100, **options).label
+    'headlines'
+    """
 
     reward_range: RewardRange | None
     ledger: Ledger | None

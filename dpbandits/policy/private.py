@@ -132,6 +132,12 @@ class PrivatePolicy(Policy, Generic[Public]):
     ``select``, ``update``, ``forget`` and ``save`` raise :class:`dpkit.states.RunStopped` where the policy must not go
     on: after an exception in the middle of a release or of learning, in the child of a fork, or when another process
     has outrun this one. ``copy``, ``deepcopy`` and ``pickle`` refuse.
+
+    Examples
+    --------
+    >>> from dpbandits.policies import OnePassPrivateGLM
+    >>> issubclass(OnePassPrivateGLM, PrivatePolicy)  # examples/extend/policy.py is one of your own
+    True
     """
 
     # the attributes of the secret half: parts that keep and resume themselves, arrays, and numbers
@@ -387,8 +393,6 @@ class PrivatePolicy(Policy, Generic[Public]):
         self._told = True
         progress.warn(self)
 
-    # -------------------------------------------------------------------------------------------- what is public
-
     def found(self) -> Found:
         """What was found so far, for :meth:`progress`: by default the length of θ, where there is one."""
         theta = getattr(self.chooser().public, "theta", None)
@@ -458,8 +462,6 @@ class PrivatePolicy(Policy, Generic[Public]):
     def grow(self) -> None:
         self.sums.grow()
         self.public = self.with_room(self.public)
-
-    # ---------------------------------------------------------------------------------- learning, durably
 
     def who(self, person: object) -> int:
         persons = self.persons
@@ -531,8 +533,6 @@ class PrivatePolicy(Policy, Generic[Public]):
             if (key := self.waiting.key(decision)) in self.waiting:
                 self.durable.add(key)
             super().forget(decision)
-
-    # ---------------------------------------------------------------------------------------------- state
 
     def kept(self) -> dict[str, Any]:
         public = self.public if self.unseen is None else self.unseen

@@ -97,6 +97,12 @@ class Policy(ManyRounds, ABC):
         confidential as it. See :mod:`dpbandits.durability.decision_log`.
     rng : numpy.random.Generator, optional
         None is the secure source; a seeded generator makes a simulation.
+
+    Examples
+    --------
+    >>> from dpbandits.policies import Uniform
+    >>> isinstance(Uniform(2), Policy)  # examples/extend/policy.py is one of your own
+    True
     """
 
     trust: ClassVar[Literal["none", "joint", "shuffle", "local"]] = "none"
@@ -460,8 +466,6 @@ class Policy(ManyRounds, ABC):
     def check_log(self) -> None:
         """Refuse to learn from choices that were made elsewhere, where a policy has a reason to."""
 
-    # ------------------------------------------------------------------------- books, which a private policy extends
-
     def check_process(self) -> None:
         """Refuse to go on in the child of a fork, where a policy has a reason to; before the lock is taken."""
 
@@ -516,8 +520,6 @@ class Policy(ManyRounds, ABC):
     def checked_reward(self, reward: float) -> float:
         """A reward within its range, or moved there."""
         return checked_reward(reward, *self.reward_range, clip=self.on_violation == "clip")
-
-    # ---------------------------------------------------------------------------------------------- state
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to a file that only its owner can read.
@@ -592,8 +594,6 @@ class Policy(ManyRounds, ABC):
     def checked_pending(self, pending: Pending) -> Pending:
         """An open decision that was read from a file, checked like what comes in; the arm of a closed one is empty."""
         return state.open_decision(self, pending)
-
-    # -------------------------------------------------------------------------------------------- privacy
 
     def privacy(self, delta: float | None = None) -> PrivacyReport:
         """What has been spent and what is left, at ``delta`` (by default the budget's)."""

@@ -32,6 +32,16 @@ class Ranking:
     ----------
     arms : ndarray of shape (K, d)
         The candidates; read-only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> from dpbandits.policies import OnePassPrivateGLM
+    >>> released = OnePassPrivateGLM(dim=2, budget=Budget(1.0, 1e-6), horizon=1000).released()
+    >>> ranking = released.rank(np.eye(2))
+    >>> ranking.choose(exclude=[0]).index
+    1
     """
 
     def __init__(self, score: Callable[[Array], Array | Law], arms: Array) -> None:

@@ -78,6 +78,18 @@ class Released:
         Module and name of the policy's class.
     takes : {"arms", "context"}
         What choices are made among: the rows of an array, or fixed arms, given a context.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> from dpbandits import Released
+    >>> from dpbandits.policies import OnePassPrivateGLM
+    >>> policy = OnePassPrivateGLM(dim=2, budget=Budget(1.0, 1e-6), horizon=1000)
+    >>> elsewhere = Released.from_json(policy.released().to_json())
+    >>> index, probability = elsewhere.choose(np.eye(2))
+    >>> index in (0, 1)
+    True
     """
 
     __slots__ = ("_config", "_link", "_shell", "number", "policy", "price", "run", "takes")

@@ -45,6 +45,13 @@ class ManyRounds:
       own row alone; or by ``score_many(rounds)`` what ``score`` would say of every request;
     * ``lasting``: whether what ``score`` and ``note`` read changes with rewards alone; or by ``steady()`` for how long
       it stays the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.policies import Uniform
+    >>> len(Uniform(2).select_many(np.broadcast_to(np.eye(2), (5, 2, 2))))
+    5
     """
 
     by_rows: ClassVar[bool] = False
@@ -159,6 +166,14 @@ def checked(policy: Policy, arms: Any) -> Rounds:
     ------
     ValueError
         Naming the first request that offers something else than a round may.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.policies import Uniform
+    >>> from dpbandits.policy.rounds import checked
+    >>> len(checked(Uniform(2), [np.eye(2), np.eye(2)]))
+    2
     """
     if isinstance(arms, (int, np.integer)) and not isinstance(arms, bool):
         return np.broadcast_to(one := policy.checked_arms(None), (integer("arms", arms, at_least=0), *one.shape))

@@ -27,8 +27,8 @@ Guarantee
   differ by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, and so do a record and the null record. A
   batch of n users is one :class:`~dpkit.shuffle.VectorSum` over n users, calibrated to the whole budget.
 * What the server sees of earlier batches fixes θ, hence what the users of a batch send as a function of their own
-  data: the batches compose in parallel, adaptively. The run costs what its most expensive batch costs; this is recorded when
-  the policy is made.
+  data: the batches compose in parallel, adaptively. The run costs what its most expensive batch costs; this is
+  recorded when the policy is made.
 * Shuffle privacy protects every user against the server; the rounds that others play are post-processing of what the
   shuffler lets out (the billboard lemma of Hsu, Huang, Roth, Roughgarden & Wu 2014).
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``), because it would release

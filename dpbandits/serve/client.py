@@ -12,7 +12,14 @@ __all__ = ["Client", "Refused"]
 
 
 class Refused(RuntimeError):
-    """The service refused a request, and said why."""
+    """The service refused a request, and said why.
+
+    Examples
+    --------
+    >>> from dpbandits.serve.client import Refused
+    >>> issubclass(Refused, RuntimeError)
+    True
+    """
 
 
 class Client:
@@ -26,6 +33,11 @@ class Client:
     patience : float
         For so many seconds a request is sent again where nobody answers or the service is busy. A reward counts once
         however often it is sent; a decision whose answer was lost gets no reward.
+
+    Examples
+    --------
+    >>> from dpbandits.serve.client import Client
+    >>> client = Client("http://127.0.0.1:8000", "a-token", patience=1.0)  # connects with the first request
     """
 
     def __init__(self, url: str, token: str, *, patience: float = 30.0) -> None:

@@ -125,6 +125,15 @@ class Config:
     limits : Limits
     rate : float or None
         How many decisions a minute one token may take from one worker; None does not limit.
+
+    Examples
+    --------
+    >>> from dpbandits.serve import Config
+    >>> try:
+    ...     Config.read("nowhere.toml")
+    ... except FileNotFoundError as error:
+    ...     print(error)
+    there is no file nowhere.toml
     """
 
     kind: type[PrivatePolicy[Any]]

@@ -120,6 +120,15 @@ class Released:
         Of all blocks: Σ ψ·x xᵀ, and Σ ψ‖z‖⁴.
     matrix_noise, vector_noise : ndarray of shape (K,)
         The standard deviation of each entry of H and of b.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.moments import Released
+    >>> none = np.zeros(1)
+    >>> sums = Released(np.zeros((1, 3)), np.zeros((1, 2)), np.zeros(3), 0.0, none + 4.0, none + 2.0)
+    >>> float(sums.vector_noise[0])
+    2.0
     """
 
     H: Array

@@ -206,6 +206,12 @@ class PersonTotals(ABC):
         The standard deviation of the noise of a sum whose shift is α, at most.
     rounds : Rounds
         Where records are added.
+
+    Examples
+    --------
+    >>> from dpkit.moments import PersonSums, PersonTotals
+    >>> issubclass(PersonSums, PersonTotals)
+    True
     """
 
     cost: Release

@@ -6,7 +6,8 @@ fits on the first part, and scores on the second: the number of right answers, o
 squared errors within the target range, over the square of its length, with Gaussian noise.
 
 Privacy. Unit: one row, replaced or blanked in its place, or with ``groups`` one person, all of whose rows are in one
-part and count there as one, with their mean score. A unit is in one of the two parts, so a run costs the more expensive one of
+part and count there as one, with their mean score. A unit is in one of the two parts, so a run costs the more
+expensive one of
 two releases, Gaussian(z) for the fit and Gaussian(z) for the score (one unit moves it by at most 1); the whole search
 costs BestOfRuns(Gaussian(z)), z calibrated to the budget. Under add_remove a row that goes would move the others to
 other places: who must protect the number of rows too splits them by a public trait, and fits by hand.

@@ -301,6 +301,15 @@ class Hold:
     """The right to write one checkpoint: a lock of the operating system, which ends with the process.
 
     ``given_up`` says whether the object that has it will write no more.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from dpkit.states.files import Hold, hold
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     isinstance(hold(Path(folder) / "policy.npz"), Hold)
+    True
     """
 
     def __init__(self, path: Path) -> None:

@@ -63,7 +63,7 @@ def spent(ledger):
 
 
 def test_a_charge_that_just_misses_its_level_elsewhere_does_not_spoil_a_good_file(tmp_path, monkeypatch):
-    """Eight releases fill a level to the last bit here; with the last bits of another machine the eighth is more expensive."""
+    """Eight releases fill a level to the last bit here; with those of another machine the eighth costs more."""
     monkeypatch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 2)
     last_bits = [1.0]
 

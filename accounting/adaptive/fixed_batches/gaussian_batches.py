@@ -4,8 +4,8 @@ One of n records is replaced, and a batch is m of them. As :class:`~accounting.l
 says, the laws of a step are mixtures of P = (1 − q)R + qS and Q = (1 − q)R + qS′, of three normal laws N(·, z²) no two
 of which have means farther apart than 1: the batch without the record, with it, and with its substitute. Divergences
 are jointly convex, so let them be such. *Which* three is worst depends on ε. For ε > 0 it is S′ = R, for ε < 0 it is
-S = R, and ``ReplacedPair`` is both at once, which no release can be: its compositions are 3 to 20 % more expensive than need
-be. The worst that k steps can do is a game with one player, who sees what was lost so far:
+S = R, and ``ReplacedPair`` is both at once, which no release can be: its compositions are 3 to 20 % more expensive
+than need be. The worst that k steps can do is a game with one player, who sees what was lost so far:
 
     V₀(x) = (1 − e^x)₊,    V_k(x) = TV_{k−1}(x),    TV(x) = max over R, S, S′ of E_P[V(x − L)],    L = ln P/Q.
 

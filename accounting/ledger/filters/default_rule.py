@@ -14,7 +14,8 @@ sample that is charged much more late than early, 0.41 of δ is for as many like
 what was admitted: Gaussian and integer noise 0.97; Laplace 0.97; noisy max 0.96; pure releases of 0.02 0.96 (132 fit);
 samples with Gaussian noise of 4 at rates of 1 and 0.2 % 0.97 and 0.96; of 2 0.95 and 0.97; of 1.5 0.95 and 0.96; of 1
 at 0.1 and 0.5 % 0.95 and 0.93, if they come first. After something else samples of 1.5 at 1 % reach 0.91 and of 1 at
-0.5 % 0.68: single losses are rare and as large as ε there, and what covers such tails for whatever comes next is expensive.
+0.5 % 0.68: single losses are rare and as large as ε there, and what covers such tails for whatever comes next is
+expensive.
 Random mixtures of pure, Gaussian, integer, Laplace noise and samples of 2 and more: 0.96 to 0.97; with samples of 0.9
 and more in even shares, at any budget, 0.91 and more; and 0.92 to 0.95 where samples with little noise come first and
 then others. Mixtures that are nearly all samples with little noise fill less: with six samples to one Gaussian release,

@@ -25,8 +25,8 @@ reserves let a release cost c at the reserve of the inequality that still holds;
 (For Gaussian releases only this is the filter of Smith & Thakurta 2022.)
 
 *Skewed losses* (little noise on a small sample) break (*) where e is many times √r, and a κ that is large enough there
-is expensive everywhere. Such e are rare on the way to a large loss, which goes by e ≈ (r/M)·ε. So the slack is weighed by
-the loss: for one ε, one η > 0 and a rate ρ ≥ (1 + η)/2 let
+is expensive everywhere. Such e are rare on the way to a large loss, which goes by e ≈ (r/M)·ε. So the slack is
+weighed by the loss: for one ε, one η > 0 and a rate ρ ≥ (1 + η)/2 let
 
     W_m(e) = D_m(e) + λ·e^{η(ε − e) − ηρ(M − m)},
 

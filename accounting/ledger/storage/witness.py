@@ -31,6 +31,19 @@ class Witness(Protocol):
     """What keeps the entries of a ledger elsewhere, such as an object store with one object for each entry.
 
     An entry is a number, a text and its hash. What is here is never replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from accounting import Budget, Ledger, PureDP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place, elsewhere = Path(folder) / "spends.ledger", Path(folder) / "witness.ledger"
+    ...     with Ledger.create(place, Budget(1.0, 0.0), witness=elsewhere) as ledger:
+    ...         _ = ledger.spend(PureDP(0.1), label="count")
+    ...     with Ledger.open(elsewhere) as witness:
+    ...         len(witness.rows())
+    1
     """
 
     @property

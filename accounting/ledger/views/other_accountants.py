@@ -45,6 +45,13 @@ def to_dp_accounting(release: Release) -> DpEvent:
         If dp-accounting is not installed (``pip install dpkit[pld]``).
     UnsupportedRelease
         If no event bounds the description (``ApproxDP`` has none).
+
+    Examples
+    --------
+    >>> from accounting import Gaussian
+    >>> from accounting.ledger import to_dp_accounting
+    >>> to_dp_accounting(2 * Gaussian(4.0))  # doctest: +SKIP
+    SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=4.0), count=2)
     """
     try:
         from dp_accounting import dp_event as dp

@@ -35,6 +35,14 @@ class SlateRound(Round):
     looked : ndarray of bool, of shape (k,)
         At which positions the visitor looks, in the position-based model; else all.
     examination : "cascade" or tuple of float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbandits.lab.environments import SlateRound
+    >>> now = SlateRound(np.eye(3), np.array([0.0, 1.0, 0.0]), np.full(3, 0.5))
+    >>> now.clicks([0, 1, 2])  # a cascade ends with its first click
+    [0.0, 1.0]
     """
 
     looked: Array | None = None

@@ -90,7 +90,16 @@ def entry(run: Run) -> dict[str, Any]:
 
 
 def from_entry(one: dict[str, Any]) -> Run:
-    """The inverse of :func:`entry`; numbers may be texts."""
+    """The inverse of :func:`entry`; numbers may be texts.
+
+    Examples
+    --------
+    See :func:`entry`.
+
+    >>> from dpbandits.lab.simulation.runs import from_entry
+    >>> callable(from_entry)
+    True
+    """
     noted = np.array(one["round"], dtype=np.int64)
     known = one | ({"regret": np.full(len(noted), np.nan)} if one["regret"] is None else {})
     reward, regret, seconds = (np.array(known[name], dtype=np.float64) for name in CURVES[1:])
