@@ -35,7 +35,10 @@ BLOCKS = [
 ]
 # what a block takes for granted, by a word of it
 GIVEN = {
-    "head = ledger.backup(": 'from accounting import Budget, Ledger; ledger = Ledger.create("releases.ledger", Budget(3.0, 1e-6))',
+    "head = ledger.backup(": """
+from accounting import Budget, Ledger
+ledger = Ledger.create("releases.ledger", Budget(3.0, 1e-6))
+""",
     "ledger.set_quota(": 'ledger = Ledger.open("releases.ledger")',
     "Ledger.restore(": 'import os; ledger.close(); os.remove("releases.ledger"); noted = head',
     'Ledger.open("releases.ledger", expected_head': """

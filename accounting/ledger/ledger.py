@@ -502,7 +502,7 @@ class Ledger:
         if self.closed:
             return f"<Ledger {where}, closed>"
         if self.budget is None:
-            return f"<Ledger {where}, no budget>"
+            return f"<Ledger {where}, no budget, {len(self.rows())} releases>"
         return f"<Ledger {where}, {self.budget}: {self._spent_and_booked()}>"
 
     def _spent_and_booked(self) -> str:

@@ -285,4 +285,4 @@ def test_a_ledger_says_where_it_is_and_a_notebook_shows_its_newest_rows(tmp_path
         assert "<td>&lt;24&gt;</td>" in page
         assert "&lt;4&gt;" not in page
     assert repr(ledger).endswith("closed>")
-    assert repr(Ledger()) == "<Ledger in memory, no budget>"
+    assert repr(Ledger()) == "<Ledger in memory, no budget, 0 releases>"

@@ -25,7 +25,7 @@ from dpbandits.policy.protocol import Policy
 __all__ = ["LoggedRound", "rejection_replay"]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class LoggedRound:
     """A round of a log.
 
@@ -54,6 +54,9 @@ class LoggedRound:
     reward: float
     probability: float | None = None
     person: str | bytes | int | None = None
+
+    def __repr__(self) -> str:
+        return f"LoggedRound(offered={len(self.arms)}, index={self.index}, reward={self.reward})"
 
 
 def rejection_replay(
