@@ -27,7 +27,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from accounting.arrays import Array
-from dpbandits.policy.choices import Law
+from dpbandits.policy.choices import Law, Shares, Ties
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
 from dpbandits.serve.config import Config
@@ -38,7 +38,7 @@ from dpbandits.serve.tickets import punched
 from dpbandits.serve.writer import Writer
 from dpkit.randomness import secure
 
-__all__ = ["KEY", "PREFIX", "Personalizer", "RankRequest", "RewardRequest", "placed", "problem"]
+__all__ = ["KEY", "PREFIX", "Personalizer", "RankRequest", "RewardRequest", "chances_told", "placed", "problem"]
 
 PREFIX = "/personalizer/"
 # the header with the token
@@ -47,6 +47,8 @@ _VERSIONS = ("v1.0", "v1.1-preview.3")
 _LONGEST = 256
 # features of an action times those of the context, over all actions: some 50 ms of work
 _PRODUCTS = 2**18
+# beyond so many actions, how many draws
+_FEW, _DRAWS = 10, 512
 _BOTH = ("decider", "learner")
 _CODES = {400: "BadRequest", 404: "ResourceNotFound", 500: "InternalServerError"}
 
@@ -109,7 +111,8 @@ class Personalizer:
         if config.features is None:
             raise ValueError("features must be given")
         self._hashed, self._probe, self._writer, self._newest = config.features, probe, writer, newest
-        self._rng = secure()
+        # choices are drawn from the first; the second only measures how probable the others were
+        self._rng, self._quick = secure(), np.random.default_rng()
         asked = bounded(RankRequest, "actions", config.limits.arms)
         self.routes: list[Route] = []
         for version in _VERSIONS:
@@ -133,7 +136,8 @@ class Personalizer:
         X = self._arms(body, offered)
         found = released._shell.score_elsewhere(X)
         if isinstance(found, Law):
-            index, chances = int(found.draw(self._rng).argmax()), np.clip(found.chances(), 0.0, 1.0)
+            index = int(found.draw(self._rng).argmax())
+            chances = chances_told(found, index, self._quick)
         else:
             index = int(found.argmax())
             chances = np.zeros(len(offered))
@@ -186,6 +190,28 @@ class Personalizer:
             return self._probe.checked_arms(self._hashed.arms(context, actions))
         except (ValueError, OverflowError):
             raise Refusal(400, "features must be JSON of finite numbers, of at most 32 levels", ["actions"]) from None
+
+
+def chances_told(law: Law, index: int, rng: np.random.Generator) -> Array:
+    """The probability of every action, where ``index`` was chosen.
+
+    Where that has no closed form and there are more than ten, only the chosen one's is computed. The others' are
+    estimates, ± 0.02, from draws: all of them take 0.1 s for 50 actions, for which nobody else would be answered.
+
+    Examples
+    --------
+    >>> from dpbandits.policy.choices import Shares
+    >>> chances_told(Shares(np.array([0.25, 0.75])), 1, np.random.default_rng(0)).tolist()
+    [0.25, 0.75]
+    """
+    if isinstance(law, (Shares, Ties)) or len(law) <= _FEW:
+        return np.clip(law.chances(), 0.0, 1.0)
+    chance = min(max(law.chance(index)[0], 0.0), 1.0)
+    counts = np.bincount(law.draw_many(_DRAWS, rng).argmax(axis=1), minlength=len(law)) + 0.5
+    counts[index] = 0.0
+    told: Array = counts * ((1.0 - chance) / counts.sum())
+    told[index] = chance
+    return told
 
 
 def placed(count: int, offered: Sequence[int], index: int, chances: Sequence[float]) -> tuple[list[int], list[float]]:
