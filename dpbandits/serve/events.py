@@ -8,10 +8,12 @@ decision, or neither is. A client that had no answer asks again, and is given th
 An event that waits for its activation has no decision yet. What that will be is kept as a ticket
 (:mod:`dpbandits.serve.tickets`), until the wait for a reward would be over; then it is erased, and nothing was decided.
 
-Rows go with their decision's: when that is forgotten, erased, or dropped because the database went back. Where it went
-back, events that waited are dropped, too, as they may have been activated, and learned from, in what was lost.
+Rows are erased once the wait for the reward is over, whether one came or not: who ranks can see by a second request
+whether an event is still there, and must not see by it whether it was rewarded. They go before, with their decision,
+where that is erased, or dropped because the database went back. Then events that waited are dropped, too, as they may
+have been activated, and learned from, in what was lost.
 
-All functions but the last are called inside :meth:`dpbandits.serve.store.Store.writing`.
+All functions are called inside :meth:`dpbandits.serve.store.Store.writing`.
 """
 
 from __future__ import annotations
@@ -87,8 +89,8 @@ def activate(
             store.database.execute("DELETE FROM events WHERE event = ?", event)
         else:
             number = int(id.partition("-")[0])
-            statement = "UPDATE events SET number = ?, id = ?, ticket = NULL WHERE event = ?"
-            store.database.execute(statement, number, id, event)
+            statement = "UPDATE events SET at = ?, number = ?, id = ?, ticket = NULL WHERE event = ?"
+            store.database.execute(statement, now, number, id, event)
     return [None] * len(events)
 
 
@@ -100,6 +102,7 @@ def reward(store: Store, rewards: Sequence[tuple[str, float]], now: float, wait:
     return [None] * len(rewards)
 
 
-def expire(database: Database, before: float) -> None:
-    """Erase events that have waited for their activation since before a time."""
-    database.execute("DELETE FROM events WHERE number = 0 AND at < ?", before)
+def expire(database: Database, before: float, most: int) -> None:
+    """Erase events that have waited since before a time, for a reward or their activation; so many at most."""
+    some = "SELECT event FROM events WHERE at < ? ORDER BY at LIMIT ?"
+    database.execute(f"DELETE FROM events WHERE event IN ({some})", before, most)

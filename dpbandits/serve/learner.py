@@ -201,7 +201,7 @@ class Learner:
                 self.store.note("learned", self.policy.decisions)
                 if config.wait is not None and self._clocks_agree():
                     self.store.default(now - config.wait, config.default, _MOST)
-                    expire(self.store.database, now - config.wait)
+                    expire(self.store.database, now - config.wait, _MOST)
         horizon = self.policy.horizon
         room = _MOST if horizon is None else min(_MOST, horizon - self.policy.decisions)
         trial, end = self._trial, self._end(now)

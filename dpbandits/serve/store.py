@@ -504,7 +504,6 @@ class Store:
         old = "SELECT number FROM decisions WHERE number <= ? ORDER BY number LIMIT ?"
         left = last < upto
         for numbers, end in ((closed, last), (old, min(last, expired))):
-            self.database.execute(f"DELETE FROM events WHERE number IN ({numbers})", end, most)
             left |= (
                 self.database.execute(f"DELETE FROM decisions WHERE number IN ({numbers})", end, most).rowcount == most
             )

@@ -25,7 +25,7 @@ _EVENTS = """
 CREATE TABLE IF NOT EXISTS events (
   event TEXT PRIMARY KEY, request TEXT NOT NULL, answer TEXT NOT NULL, at {real} NOT NULL, number {whole} NOT NULL,
   id TEXT NOT NULL, ticket TEXT){end};
-CREATE INDEX IF NOT EXISTS named ON events (number)
+CREATE INDEX IF NOT EXISTS ranked ON events (at)
 """
 _TABLES = """
 CREATE TABLE IF NOT EXISTS counts (

@@ -225,31 +225,37 @@ def test_no_answer_tells_of_rewards(service):
     assert "/personalizer/v1.0/events/{eventId}/reward" in browser.send("GET", "/metrics", "owner").text
 
 
-def test_events_go_with_their_decisions(both):
-    config, learner, browser, _ = both
+def test_events_are_kept_for_the_wait_whatever_comes(both):
+    config, learner, browser, clock = both
     wire = Wire(browser)
-    kept = wire.rank(eventId="kept")
-    for _ in range(11):  # the first batch has 10
+    first, other = wire.rank(eventId="first"), wire.rank(eventId="other")
+    for _ in range(10):  # the first batch has 10
         wire.reward(wire.rank()["eventId"])
-    assert len(rows(config)) == 12
+    wire.reward("first")
     drain(learner)
     assert learner.policy.releases == 1
-    # of what the release covers, those that are closed are forgotten: all but the first, and the last that it has not
-    assert {row[4] for row in rows(config)} == {row[0] for row in rows(config, "decisions")}
-    assert 1 in {row[4] for row in rows(config)}
-    assert len(rows(config)) < 12
-    assert wire.rank(eventId="kept") == kept
-    for _ in range(30):
+    # the release has covered it, its decision is forgotten, and whoever ranks cannot see it
+    assert {1, 2} & {row[0] for row in rows(config, "decisions")} == {2}
+    assert len(rows(config)) == 12
+    assert (wire.rank(eventId="first"), wire.rank(eventId="other")) == (first, other)
+    clock.now += 101.0
+    drain(learner)
+    assert rows(config) == []
+
+
+def test_beyond_the_horizon_nothing_is_kept(service):
+    config, _, browser, _ = service
+    wire = Wire(browser)
+    for _ in range(45):
         last = wire.rank()
-    wire.reward(last["eventId"])  # beyond the horizon nothing is kept
-    assert max(row[4] for row in rows(config)) == 40
+    wire.reward(last["eventId"])
     wire.rank(eventId="late", deferActivation=True)
     wire.activate("late")
-    assert min(row[4] for row in rows(config)) == 1
+    assert sorted(row[4] for row in rows(config)) == list(range(1, 41))
     database = opened(config.database)
     with database.writing():
-        tables.erase(database, [1], "")
-    assert all(row[4] > 1 for row in rows(config))
+        tables.erase(database, [1, 2], "")
+    assert sorted(row[4] for row in rows(config)) == list(range(3, 41))
     database.close()
 
 
