@@ -355,6 +355,17 @@ def test_other_refusals(shared):
     assert send("POST", "/v1/decisions", headers=headers, json={}).status_code == 401
 
 
+def test_ranks_are_decisions_of_a_minute(tmp_path):
+    config = configured(tmp_path, more=FEATURES + "\n[limits]\ndecisions = 4")  # of two workers
+    with served(config) as (_, browser):
+        wire = Wire(browser)
+        for _ in range(2):
+            wire.rank()
+        answer = wire.post("/rank", {"actions": ACTIONS})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "429")
+        assert int(answer.headers["retry-after"]) > 0
+
+
 def test_without_features_there_is_no_such_wire(tmp_path):
     with served(configured(tmp_path)) as (_, browser):
         answer = Wire(browser).post("/rank", {"actions": ACTIONS})
