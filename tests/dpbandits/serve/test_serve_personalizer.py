@@ -249,8 +249,9 @@ def test_beyond_the_horizon_nothing_is_kept(service):
     for _ in range(45):
         last = wire.rank()
     wire.reward(last["eventId"])
-    wire.rank(eventId="late", deferActivation=True)
-    wire.activate("late")
+    wire.rank(eventId="never shown", deferActivation=True)
+    assert len(rows(config)) == 40
+    wire.activate("never shown")
     assert sorted(row[4] for row in rows(config)) == list(range(1, 41))
     database = opened(config.database)
     with database.writing():
