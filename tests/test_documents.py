@@ -65,6 +65,7 @@ RAISES = {"bound.check(Laplace(1.0))": "PrivacyViolation"}
 ELSEWHERE = {
     "postgresql://": "needs a server: tests/accounting/test_ledger_server.py has one",
     "multiprocessing.Queue()": "a program: tests/dpbandits/test_released.py runs it",
+    "cognitiveservices": "needs a service: tests/dpbandits/serve/test_serve_personalizer.py has one",
     "serve.client": "needs a service: tests/dpbandits/serve/test_serve_http.py has one",
     "tcp://scheduler": "needs a cluster: tests/dpbandits/test_simulate_at_scale.py has one",
     "import ray": "no dependency of ours",

@@ -10,6 +10,7 @@ decide, and the rewards that come back, are rows of one database; the one learne
 ``endpoints.py``   what it answers to each
 ``messages.py``    how requests and answers look (``openapi.py``: the schema and its page)
 ``tickets.py``     decisions in the hands of whoever asked, until they are activated
+``personalizer.py`` the wire of a retired service: rank, reward, activate (``events.py``: decisions by its names)
 ``writer.py``      how a worker's requests share one commit, and what happens where the database is away
 ``store.py``       all statements, and why no reward is lost or counted twice (``tables.py``: what they are made of)
 ``lineage.py``     why state that went back charges nobody for another: ids, the chain of decisions, the learner's trail

@@ -10,13 +10,14 @@ import asyncio
 import json
 import logging
 import os
+import re
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any
 
-from dpbandits.serve import contract
+from dpbandits.serve import contract, personalizer
 from dpbandits.serve.admin import report
 from dpbandits.serve.config import Config, digest
 from dpbandits.serve.edge import Bodies, Gone, Rates, more_descriptors, quiet, watch
@@ -50,7 +51,7 @@ def create(
     writer = Writer(config.database, horizon=probe.horizon, wait=config.wait, check=check, clock=clock)
     meter = Meter()
     endpoints = Endpoints(config, probe, writer, meter)
-    routes = {route.path: route for route in endpoints.routes}
+    find = _finder(endpoints.routes)
     limits = config.limits
     if board is not None:
         report(board, lambda: meter.to_dict() | {"gauges": writer.gauges() | {"connections": len(connections)}})
@@ -64,52 +65,82 @@ def create(
             await _counted(scope, receive, send)
 
     async def _counted(scope: Scope, receive: Receive, send: Send) -> None:
-        begun, path, status = time.perf_counter(), scope["path"], 499
+        begun, status = time.perf_counter(), 499
+        route, named = find(scope["path"])
+        theirs = config.features is not None and scope["path"].startswith(personalizer.PREFIX)
         try:
             headers = {"content-type": "application/json"}
             try:
-                route, content = await _answer(scope, receive)
-                status, headers = 200, {"content-type": route.media, **route.headers}
+                if route is None:
+                    raise Refusal(404, "there is no such page")
+                content = await _answer(route, named, scope, receive)
+                status, headers = route.status, {"content-type": route.media, **route.headers}
             except (Gone, asyncio.CancelledError):  # by whoever asked, or because the service ends
                 return
             except Refusal as error:
-                status, content = error.status, json.dumps({"error": error.error, "where": error.where})
+                status, content = personalizer.problem(error) if theirs else _problem(error)
                 headers |= error.headers
             except Exception as error:
                 # type and place: a message may hold values
                 place = traceback.extract_tb(error.__traceback__)[-1]
                 log.error("%s in %s, line %s", type(error).__name__, os.path.basename(place.filename), place.lineno)
-                status, content = 500, json.dumps({"error": "an error inside the service", "where": []})
+                inside = Refusal(500, "an error inside the service")
+                status, content = personalizer.problem(inside) if theirs else _problem(inside)
             await _send(send, status, content.encode(), headers)
         finally:
-            meter.count(path if path in routes else "other", status, time.perf_counter() - begun)
+            meter.count("other" if route is None else route.path, status, time.perf_counter() - begun)
 
-    async def _answer(scope: Scope, receive: Receive) -> tuple[Route, str]:
+    async def _answer(route: Route, named: Sequence[str], scope: Scope, receive: Receive) -> str:
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:19]) > config.limits.body:
             raise Refusal(413, "the request is too large", connection="close")
-        route = routes.get(scope["path"])
-        if route is None:
-            raise Refusal(404, "there is no such page")
         if route.method != scope["method"]:
             raise Refusal(405, "not this method here", allow=route.method)
         # nothing of a body is read before its sender has shown a token
         header = headers.get(b"authorization", b"").decode("latin-1")
+        if not header and route.path.startswith(personalizer.PREFIX):
+            header = f"Bearer {headers.get(personalizer.KEY, b'').decode('latin-1')}"
         role = endpoints.role(header)
         if route.roles and role is None:
             raise Refusal(401, "a valid token is needed: Authorization: Bearer …", connection="close")
         if route.roles and role not in route.roles:
             raise Refusal(403, f"this needs a token of: {', '.join(route.roles)}", connection="close")
-        asked = route.asked and parsed(await bodies.read(receive), route.asked)
+        asked: Any = route.asked and parsed(await bodies.read(receive), route.asked)
         if route.path == "/v1/decisions":
             rates.take(digest(header), len(asked.decisions))
+        elif route.asked and issubclass(route.asked, personalizer.RankRequest):
+            rates.take(digest(header), 1)
         try:
-            return route, await route.answer(asked, role)
+            return await route.answer(asked, role, *named)
         except Busy as error:
             raise Refusal(503, str(error)) from None
 
     return application
+
+
+def _finder(routes: Sequence[Route]) -> Callable[[str], tuple[Route | None, Sequence[str]]]:
+    """By a path, the route, and what stands for its parts in braces."""
+    exact = {route.path: route for route in routes if "{" not in route.path}
+    patterns = [
+        (re.compile("(.+)".join(map(re.escape, re.split(r"\{\w+\}", route.path))), re.DOTALL), route)
+        for route in routes
+        if "{" in route.path
+    ]
+
+    def find(path: str) -> tuple[Route | None, Sequence[str]]:
+        if (route := exact.get(path)) is not None:
+            return route, ()
+        for pattern, route in patterns:
+            if found := pattern.fullmatch(path):
+                return route, found.groups()
+        return None, ()
+
+    return find
+
+
+def _problem(error: Refusal) -> tuple[int, str]:
+    return error.status, json.dumps({"error": error.error, "where": error.where})
 
 
 async def _guard(config: Config, connections: Collection[Any]) -> None:
@@ -132,7 +163,10 @@ async def _live(writer: Writer, guard: Coroutine[Any, Any, None], receive: Recei
 
 
 async def _send(send: Send, status: int, content: bytes, headers: Mapping[str, str]) -> None:
+    if status == 204:  # has neither a content nor its length
+        headers = {name: value for name, value in headers.items() if name != "content-type"}
     named = [(name.encode(), value.encode()) for name, value in headers.items()]
-    named.append((b"content-length", str(len(content)).encode()))
+    if status != 204:
+        named.append((b"content-length", str(len(content)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": named})
     await send({"type": "http.response.body", "body": content})

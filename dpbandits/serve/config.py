@@ -34,7 +34,7 @@ import importlib.util
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from importlib import import_module
 from inspect import Parameter, signature
@@ -49,12 +49,13 @@ from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
 from dpbandits.durability.state import config_of, constructor_arguments
 from dpbandits.experiment.policy import ExperimentPolicy
-from dpbandits.policy.offers import NOTHING
+from dpbandits.policy.offers import NOTHING, ROWS
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
 from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read, table, whole
 from dpbandits.serve.trial import arguments_of
+from dpkit.features.hashed import Hashed
 
 __all__ = ["ROLES", "Config", "Limits", "digest"]
 
@@ -125,6 +126,8 @@ class Config:
     limits : Limits
     rate : float or None
         How many decisions a minute one token may take from one worker; None does not limit.
+    features : Hashed or None
+        How JSON of the wire of :mod:`dpbandits.serve.personalizer` becomes arms; None serves nothing of it.
 
     Examples
     --------
@@ -159,6 +162,7 @@ class Config:
     rate: float | None = None
     admin: int | None = None
     log: str = "text"
+    features: Hashed | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Config:
@@ -316,6 +320,7 @@ _FILE: dict[str, dict[str, Reader]] = {
     "tokens": dict.fromkeys(ROLES, _digests),
     "page": {"curves": of(bool, False), "reference": of(list, ())},
     "simulation": {"seed": of(int, None)},
+    "features": {"seed": whole(0, 0, 2**32 - 1), "ranges": of(dict, {})},
     "limits": {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()} | {"decisions": number(None)},
 }
 
@@ -371,7 +376,37 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
             raise ValueError(f"rewards.default must be a reward: {error}") from error
     for one in config.reference:
         probe.checked_arms(one)
-    return config
+    return replace(config, features=_hashed(config, probe, **told["features"])) if "features" in tree else config
+
+
+def _hashed(config: Config, probe: PrivatePolicy[Any], seed: int, ranges: Mapping[str, Any]) -> Hashed:
+    """How JSON becomes arms, where the run can be served so."""
+    if probe.offer is not ROWS:
+        raise ValueError(
+            f"[features] must be for a policy.class that takes any arms, got {type(probe).__name__}, which does not"
+        )
+    if config.apprentice:
+        raise ValueError("[features] must be with service.mode = 'bandit', got mode='apprentice'")
+    if config.budget.unit != "round":
+        raise ValueError(
+            f"[features] must be with budget.unit = 'round', got unit={config.budget.unit!r}: requests of that wire do "
+            f"not say whose they are; /v1/decisions does"
+        )
+    if config.wait is None:
+        raise ValueError(
+            "[features] must be with rewards.wait and rewards.default, got neither: what is not activated by then is "
+            "forgotten"
+        )
+    for path, bounds in ranges.items():
+        found = bounds if isinstance(bounds, list) else []
+        if len(found) != 2 or not all(type(one) in (int, float) for one in found):
+            raise ValueError(f"features.ranges must be [low, high] by path, got {path!r}: {bounds!r}")
+        if not path.startswith(("context[]", "action[]")):
+            raise ValueError(f"features.ranges must be of paths below context[] and action[], got {path!r}")
+    try:
+        return Hashed(probe.dim, ranges=ranges, seed=seed)
+    except ValueError as error:
+        raise ValueError(f"features.{error}") from error
 
 
 _SCHEMAS = {"database": "service", "ledger": "ledger", "witness": "ledger"}

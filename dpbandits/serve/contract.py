@@ -39,6 +39,7 @@ def terms_of(config: Config, probe: PrivatePolicy[Any] | None = None) -> dict[st
         "budget": repr(config.budget),
         "service.label": config.label,
         "service.mode": "apprentice" if config.apprentice else "bandit",
+        "features": repr(config.features),
         "rewards.wait": repr(config.wait),
         "rewards.default": repr(config.default),
         "simulation.seed": repr(config.seed),

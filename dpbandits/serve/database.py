@@ -243,7 +243,7 @@ class Postgres(Database):
         if time.monotonic() < self._cleared + _CLEARED:
             return
         self._cleared = time.monotonic()
-        for table in ("decisions", "rewards"):
+        for table in ("decisions", "rewards", "events"):
             self.execute(f"VACUUM {table}")
 
     def close(self) -> None:

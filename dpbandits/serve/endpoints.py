@@ -35,6 +35,7 @@ from dpbandits.serve.messages import (
 )
 from dpbandits.serve.metrics import Meter
 from dpbandits.serve.openapi import manual, schema
+from dpbandits.serve.personalizer import Personalizer
 from dpbandits.serve.store import Choice, Store
 from dpbandits.serve.tickets import punched, read
 from dpbandits.serve.trial import RESULTS, page_of, visit_key
@@ -104,6 +105,11 @@ class Endpoints:
             _page("/docs", self.docs),
             Route("GET", "/openapi.json", self.openapi, listed=False),
         ]
+        self._rewarding = frozenset({"/v1/rewards"})
+        if config.features is not None:
+            personalizer = Personalizer(config, probe, writer, self.newest)
+            self.routes += personalizer.routes
+            self._rewarding |= personalizer.told_nobody
         self._schema = schema(self.routes)
 
     def _of_experiments(self) -> list[Route]:
@@ -302,7 +308,7 @@ class Endpoints:
         if privacy is not None and "ledger" in privacy:
             head, entries = privacy["ledger"]["head"], privacy["ledger"]["entries"]
             lines += ["# TYPE dpbandits_ledger_entries gauge", f'dpbandits_ledger_entries{{head="{head}"}} {entries}']
-        lines += self._meter.text(private=frozenset() if role == "owner" else frozenset({"/v1/rewards"}))
+        lines += self._meter.text(private=frozenset() if role == "owner" else self._rewarding)
         return "\n".join(lines) + "\n"
 
     async def page(self, *_: Any) -> str:

@@ -24,6 +24,7 @@ from dpbandits.policy.released import Released
 from dpbandits.serve.config import Config
 from dpbandits.serve.contract import amend, terms_of
 from dpbandits.serve.database import Mismatch, named
+from dpbandits.serve.events import expire
 from dpbandits.serve.lineage import Trail, trail_of
 from dpbandits.serve.store import Choice, Event, LeaseLost, Store
 from dpbandits.serve.trial import RESULTS, Trial, end_of
@@ -203,6 +204,7 @@ class Learner:
                 self.store.note("learned", point)
                 if config.wait is not None and self._clocks_agree():
                     self.store.default(now - config.wait, config.default, _MOST)
+                    expire(self.store.database, now - config.wait, _MOST)
         horizon = self.policy.horizon
         room = _MOST if horizon is None else min(_MOST, horizon - self.policy.decisions)
         trial, end = self._trial, self._end(now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, ValidationError, create_model
@@ -165,6 +166,7 @@ class Route:
     Attributes
     ----------
     method, path : str
+        A part of the path in braces stands for any text, which ``answer`` is given.
     answer : callable
         What is answered to a body (a value of ``asked``, or None) and the role of whoever asks; the first line of its
         docstring says in the schema what it is.
@@ -176,18 +178,21 @@ class Route:
         The type of the answer.
     headers : mapping
         What goes with the answer.
+    status : int
+        Of an answer that is no refusal; 204 has no content.
     listed : bool
         Whether the schema has it.
     """
 
     method: str
     path: str
-    answer: Callable[[Any, str | None], Awaitable[str]]
+    answer: Callable[..., Awaitable[str]]
     roles: tuple[str, ...] = ()
     asked: type[BaseModel] | None = None
     told: type[BaseModel] | None = None
     media: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
+    status: int = 200
     listed: bool = True
 
     @property
@@ -196,7 +201,12 @@ class Route:
         return (self.answer.__doc__ or "").partition("\n")[0].removesuffix(".")
 
 
-_NAMES = {name for model in (Ask, Asked, Reward, Rewards, Tickets) for name in model.model_fields}
+@lru_cache
+def _names(model: type[BaseModel]) -> frozenset[str]:
+    """The names of a schema, which may be told."""
+    tree = model.model_json_schema()
+    parts = [tree, *tree.get("$defs", {}).values()]
+    return frozenset(name for part in parts for name in part.get("properties", ()))
 
 
 def parsed(content: bytes, model: type[M]) -> M:
@@ -210,8 +220,8 @@ def parsed(content: bytes, model: type[M]) -> M:
     try:
         return model.model_validate_json(content)
     except ValidationError as error:
-        where = []
+        where, names = [], _names(model)
         for one in error.errors(include_url=False, include_context=False, include_input=False)[:10]:
-            parts = [str(part) if isinstance(part, int) or part in _NAMES else "?" for part in one["loc"]]
+            parts = [str(part) if isinstance(part, int) or part in names else "?" for part in one["loc"]]
             where.append(f"{'.'.join(parts)}: {one['type']}")
         raise Refusal(422, "the request is not of the schema at /docs", where) from None

@@ -46,7 +46,7 @@ def schema(routes: Sequence[Route]) -> dict[str, Any]:
     for route in routes:
         if route.listed:
             paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    asked = [(route.asked, "validation") for route in routes if route.asked]
+    asked = [(route.asked, "validation") for route in routes if route.listed and route.asked]
     told = [(route.told, "serialization") for route in routes if route.told] + [(Problem, "serialization")]
     _, parts = models_json_schema([*asked, *told], ref_template=_PARTS + "{model}")  # type: ignore[list-item]
     components = {"schemas": parts["$defs"], "securitySchemes": {"token": _BEARER}}

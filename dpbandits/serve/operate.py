@@ -87,6 +87,8 @@ def adopt(config: Config) -> list[str]:
 
     Whether the database went back before, nobody can tell any more: take it over as it was left.
     """
+    if tables.widen(config.database):
+        return [f"{named(config.database)} is of this release now; it has a table of events, and is else as it was"]
     policy = config.open_policy()
     try:
         tables.adopt(config.database, {"run": policy.run.id}, policy.decisions)

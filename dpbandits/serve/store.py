@@ -3,8 +3,8 @@
 Tables: ``counts`` (one row: decisions and rewards so far, the newest release, the digest after the last decision, and
 who was told that this history is the run's), ``decisions`` (numbered 1, 2, …
 without gaps), ``rewards`` that the learner has not taken in, ``releases``, the learner's ``lease``, ``tickets`` that
-were activated, ``visits`` of an experiment's persons, ``facts`` by their names, and ``curve`` and ``apprentice``, sums
-of raw rewards where the owner asked for them.
+were activated, ``visits`` of an experiment's persons, ``events`` (:mod:`dpbandits.serve.events`), ``facts`` by their
+names, and ``curve`` and ``apprentice``, sums of raw rewards where the owner asked for them.
 
 Why a crash of anything at any time does no harm:
 
@@ -244,6 +244,7 @@ class Store:
             rows = self.database.execute("SELECT person, id FROM visits").fetchall()
             gone = [person for person, id in rows if int(id.partition("-")[0]) > kept]
             list(self.database.among("DELETE FROM visits WHERE person IN", gone))
+            self.database.execute("DELETE FROM events WHERE number > ? OR number = 0", kept)
             later = [one for one in self.fact("incarnations") if one["after"] < decisions]
             self.note("incarnations", [*later, {"id": incarnation, "after": decisions}])
             return incarnation, self._digest
@@ -263,12 +264,16 @@ class Store:
 
     # ------------------------------------------------------------------------------- workers, inside ``writing``
 
+    def over(self, horizon: int | None) -> bool:
+        """Whether no decision counts any more."""
+        return horizon is not None and self._decisions >= horizon
+
     def decide(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[str]:
         """Write decisions down, and return their ids; beyond the horizon nothing is learned, and nothing is kept."""
         ids, rows = [], []
         for one in choices:
             token = one.token or secrets.token_hex(8)
-            if horizon is not None and self._decisions >= horizon:
+            if self.over(horizon):
                 ids.append(self.ids.made(0, token))
                 continue
             self._decisions += 1

@@ -14,13 +14,19 @@ from typing import Any
 from dpbandits.serve.database import Database, Mismatch, named, opened
 from dpbandits.serve.lineage import begun
 
-__all__ = ["NONE", "adopt", "check_format", "create", "erase", "erase_all", "rounds_of"]
+__all__ = ["NONE", "adopt", "check_format", "create", "erase", "erase_all", "rounds_of", "widen"]
 
 NONE = (
     ": is the path right, and its volume mounted? A new run is made by `dpbandits serve init run.toml`, and by "
     "nothing else"
 )
-_FORMAT = 3
+_FORMAT, _IS_FORMAT = 4, "WHERE name = 'format'"
+_EVENTS = """
+CREATE TABLE IF NOT EXISTS events (
+  event TEXT PRIMARY KEY, request TEXT NOT NULL, answer TEXT NOT NULL, at {real} NOT NULL, number {whole} NOT NULL,
+  id TEXT NOT NULL, ticket TEXT){end};
+CREATE INDEX IF NOT EXISTS ranked ON events (at)
+"""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS counts (
   one {whole} PRIMARY KEY, decisions {whole} NOT NULL, rewards {whole} NOT NULL, released {whole} NOT NULL,
@@ -58,13 +64,17 @@ def check_format(database: Database, where: Path | str) -> None:
         raise Mismatch(f"storage.database: there is no service in {named(where)}{NONE}")
     if (found := _format(database)) != _FORMAT:
         adopted = "`dpbandits serve init run.toml --adopt` changes it over"
-        way = adopted if found == 2 else "another release of this package made it, and reads it"
+        way = adopted if found in (2, 3) else "another release of this package made it, and reads it"
         raise Mismatch(f"storage.database must be of format {_FORMAT}, got {named(where)} of format {found}: {way}")
 
 
 def _format(database: Database) -> Any:
-    (text,) = database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone() or ("null",)
+    (text,) = database.execute(f"SELECT value FROM facts {_IS_FORMAT}").fetchone() or ("null",)
     return json.loads(text)
+
+
+def _statements(tables: str, database: Database) -> list[str]:
+    return [one.format(**database.types) for one in tables.split(";\n")]
 
 
 def create(where: Path | str, facts: Mapping[str, Any]) -> None:
@@ -81,7 +91,7 @@ def create(where: Path | str, facts: Mapping[str, Any]) -> None:
     try:
         if database.columns("facts"):
             raise FileExistsError(f"there is a service in {named(where)} already")
-        made = [one.format(**database.types) for one in _TABLES.split(";\n")]
+        made = [*_statements(_TABLES, database), *_statements(_EVENTS, database)]
         made += [f"INSERT INTO counts VALUES (1, 0, 0, -1, '{begun(incarnation)}', '{incarnation}', 0, 0)"]
         texts = [(name, json.dumps(value).replace("'", "''")) for name, value in {**known, **facts}.items()]
         made += [f"INSERT INTO facts VALUES ('{name}', '{text}')" for name, text in texts]
@@ -90,8 +100,22 @@ def create(where: Path | str, facts: Mapping[str, Any]) -> None:
         database.close()
 
 
+def widen(where: Path | str) -> bool:
+    """Change over a database of format 3, which had no events; False if it is of another one."""
+    database = opened(where)
+    try:
+        if not database.columns("facts") or _format(database) != 3:
+            return False
+        with database.writing():
+            for statement in (*_statements(_EVENTS, database), f"UPDATE facts SET value = '{_FORMAT}' {_IS_FORMAT}"):
+                database.execute(statement)
+        return True
+    finally:
+        database.close()
+
+
 def adopt(where: Path | str, facts: Mapping[str, Any], least: int) -> None:
-    """Change over a database of the last format, whose ids were no codes; in one step.
+    """Change over a database of format 2, whose ids were no codes; in one step.
 
     Rounds that it has keep their ids; later ones are of a first incarnation.
 
@@ -120,6 +144,7 @@ def adopt(where: Path | str, facts: Mapping[str, Any], least: int) -> None:
                 f"ALTER TABLE counts ADD COLUMN confirmed {whole} NOT NULL DEFAULT 0",
                 "CREATE TABLE IF NOT EXISTS visits "
                 f"(person TEXT PRIMARY KEY, id TEXT NOT NULL, chosen {whole} NOT NULL){database.types['end']}",
+                *_statements(_EVENTS, database),
                 "DROP INDEX IF EXISTS served",
                 "CREATE INDEX served ON decisions (number) WHERE rewarded > 0",
             ):
@@ -142,6 +167,7 @@ def erase(database: Database, numbers: Sequence[int], visit: str) -> None:
     """Erase decisions that were learned from, with what waits for them; and a person's first visit."""
     list(database.among("DELETE FROM rewards WHERE decision IN", numbers))
     list(database.among("DELETE FROM tickets WHERE number IN", numbers))
+    list(database.among("DELETE FROM events WHERE number IN", numbers))
     list(database.among("DELETE FROM decisions WHERE number IN", numbers))
     database.execute("DELETE FROM visits WHERE person = ?", visit)
 
@@ -149,5 +175,5 @@ def erase(database: Database, numbers: Sequence[int], visit: str) -> None:
 def erase_all(database: Database) -> None:
     """Erase all raw rows, in one step."""
     with database.writing():
-        for table in ("decisions", "rewards", "tickets", "visits", "curve", "apprentice"):
+        for table in ("decisions", "rewards", "tickets", "visits", "events", "curve", "apprentice"):
             database.execute(f"DELETE FROM {table}")

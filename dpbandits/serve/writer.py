@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpbandits.policy.released import Released
+from dpbandits.serve import events
 from dpbandits.serve.database import Mismatch
 from dpbandits.serve.store import Store
 
@@ -36,7 +37,7 @@ __all__ = ["Away", "Busy", "Writer"]
 
 log = logging.getLogger("dpbandits.serve")
 
-Kind = Literal["decide", "visit", "activate", "reward", "read"]
+Kind = Literal["decide", "visit", "activate", "reward", "rank", "show", "praise", "read"]
 
 # how many requests may wait, how many share a commit, and how often to ask for a newer release where nobody writes
 _MOST_WAITING, _MOST_TOGETHER, _PAUSE = 4096, 256, 0.1
@@ -143,7 +144,8 @@ class Writer:
     def ask(self, kind: Kind, load: Any) -> asyncio.Future[Any]:
         """What :class:`.store.Store` answers to a list for the method of this name; what was written is durable then.
 
-        Or, to ``"read"``, the answer of a function of the store.
+        Or :mod:`.events`, where an event is ranked, activated (``"show"``) or rewarded (``"praise"``). Or, to
+        ``"read"``, the answer of a function of the store.
 
         Raises
         ------
@@ -243,6 +245,9 @@ class Writer:
             "visit": _dealt(jobs, "visit", lambda load: store.visit(load, now, horizon)),
             "activate": _dealt(jobs, "activate", lambda load: store.activate(load, now, horizon)),
             "reward": _dealt(jobs, "reward", lambda load: store.reward(load, now, self._wait)),
+            "rank": _dealt(jobs, "rank", lambda load: events.rank(store, load, now, horizon)),
+            "show": _dealt(jobs, "show", lambda load: events.activate(store, load, now, horizon, self._wait, self.key)),
+            "praise": _dealt(jobs, "praise", lambda load: events.reward(store, load, now, self._wait)),
             "read": iter([job.load(store) for job in jobs if job.kind == "read"]),
         }
         told = [(job, next(answers[job.kind])) for job in jobs]

@@ -538,7 +538,7 @@ def test_a_run_of_an_earlier_release_is_taken_over_by_a_command(tmp_path):
         more = [one["id"] for one in browser.decide(*[{"arms": ARMS}] * 2)]  # not taken in yet
     short = ["-".join(id.split("-")[:2]) for id in [*old, *more]]
     earlier(config)
-    with pytest.raises(Mismatch, match=r"of format 3, got .* of format 2: `dpbandits serve init run.toml --adopt`"):
+    with pytest.raises(Mismatch, match=r"of format 4, got .* of format 2: `dpbandits serve init run.toml --adopt`"):
         Learner(config)
     operate.adopt(config)
     with pytest.raises(Mismatch, match="of format 2 to be adopted"):
@@ -584,8 +584,8 @@ def test_the_last_words_of_a_refusal_reach_the_log(tmp_path, capsys, monkeypatch
     with pytest.raises(SystemExit) as ended:
         process.learner(config)
     assert ended.value.code == supervise.MISFIT
-    assert "learner: storage.database must be of format 3" in capsys.readouterr().err
+    assert "learner: storage.database must be of format 4" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         process.worker(config, None)
     assert ended.value.code == supervise.MISFIT
-    assert "worker: storage.database must be of format 3" in capsys.readouterr().err
+    assert "worker: storage.database must be of format 4" in capsys.readouterr().err
