@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import resource
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Protocol
@@ -150,6 +149,10 @@ async def watch(connections: Collection[Any], *, most: int, seconds: float) -> N
 
 def more_descriptors(connections: int) -> int:
     """Raise the limit on open files as far as this process may; how many connections fit under it, at most so many."""
+    try:
+        import resource
+    except ImportError:  # there is no such limit
+        return connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _SPARE
     if soft != resource.RLIM_INFINITY and soft < wanted:
