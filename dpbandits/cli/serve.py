@@ -37,6 +37,7 @@ serve = typer.Typer(
 )
 
 _File = Annotated[Path, typer.Argument(metavar="CONFIG", help="The service's TOML file.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object: well (true or false), said.")]
 
 
 @serve.command(cls=Command)
@@ -105,6 +106,7 @@ def start(
 def init(
     config: _File,
     adopt: Annotated[bool, typer.Option("--adopt", help="Take over a run of an earlier release instead.")] = False,
+    as_json: _AsJson = False,
 ) -> None:
     """Begin a run, once: charge the ledger, make the learner's first state and the database.
 
@@ -113,16 +115,16 @@ def init(
     """
     from dpbandits.serve import operate
 
-    _say((operate.adopt if adopt else operate.init)(_read(config)))
+    _say((operate.adopt if adopt else operate.init)(_read(config)), as_json)
 
 
 @serve.command(cls=Command)
-def doctor(config: _File) -> None:
+def doctor(config: _File, as_json: _AsJson = False) -> None:
     """Look at everything, and say what is wrong and which command mends it; exit status 1 if something is."""
     from dpbandits.serve import operate
 
     well, lines = operate.doctor(_read(config))
-    _say(lines)
+    _say(lines, as_json, well=well)
     if not well:
         raise typer.Exit(1)
 
@@ -133,6 +135,7 @@ def restore(
     burn: Annotated[
         bool, typer.Option("--burn", help="End the run where its newest state is lost; its releases stay charged.")
     ] = False,
+    as_json: _AsJson = False,
 ) -> None:
     """Put a service right whose ledger, database or learner went back; with the service stopped.
 
@@ -140,23 +143,27 @@ def restore(
     """
     from dpbandits.serve import operate
 
-    _say(operate.restore(_read(config), burn=burn))
+    _say(operate.restore(_read(config), burn=burn), as_json)
 
 
 @serve.command(cls=Command)
-def close(config: _File) -> None:
+def close(config: _File, as_json: _AsJson = False) -> None:
     """End a run for good: the last release, if one is due, then all raw data are erased; with the learner stopped."""
     from dpbandits.serve import operate
 
-    _say(operate.close(_read(config)))
+    _say(operate.close(_read(config)), as_json)
 
 
 @serve.command(cls=Command)
-def erase(config: _File, person: Annotated[str, typer.Argument(help="Whose rounds, as they were sent.")]) -> None:
+def erase(
+    config: _File,
+    person: Annotated[str, typer.Argument(help="Whose rounds, as they were sent.")],
+    as_json: _AsJson = False,
+) -> None:
     """Erase what is kept of a person; with the learner stopped. What was released stays, and it says so."""
     from dpbandits.serve import operate
 
-    _say(operate.erase(_read(config), person))
+    _say(operate.erase(_read(config), person), as_json)
 
 
 def _read(path: Path) -> Config:
@@ -165,6 +172,11 @@ def _read(path: Path) -> Config:
     return Config.read(path)
 
 
-def _say(lines: list[str]) -> None:
+def _say(lines: list[str], as_json: bool, *, well: bool = True) -> None:
+    from dpkit.cli.options import print_json
+
+    if as_json:
+        print_json({"well": well, "said": lines})
+        return
     for line in lines:
         typer.echo(line)

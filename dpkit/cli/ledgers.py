@@ -251,6 +251,7 @@ def backup_command(
 def catch_up_command(
     ledger: _Place,
     witness: Annotated[str, typer.Option(help="The file or database that has seen every entry of the ledger.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: added (entries).")] = False,
 ) -> None:
     """Charge again what a ledger has forgotten that was put back from an older copy, by what its witness has seen.
 
@@ -260,7 +261,10 @@ def catch_up_command(
         from accounting import Ledger
 
         added = Ledger.catch_up(ledger, witness)
-    say(f"{added} entries are charged again." if added else "Nothing is missing.", style="bold green")
+    if as_json:
+        print_json({"added": added})
+    else:
+        say(f"{added} entries are charged again." if added else "Nothing is missing.", style="bold green")
 
 
 @ledger_app.command("quota", cls=Command)
@@ -359,6 +363,7 @@ def registry_command(
     about: Annotated[Path | None, typer.Option(help="A TOML file with what only people know; see --template.")] = None,
     template: Annotated[bool, typer.Option("--template", help="Print such a file, to be filled in.")] = False,
     delta: Annotated[float | None, typer.Option(help="The δ of the stated ε; by default the budget's.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON, which is YAML, too.")] = False,
 ) -> None:
     """Print a draft (YAML, tier 3) for the public registry of deployments of differential privacy.
 
@@ -380,7 +385,11 @@ def registry_command(
         told = None if about is None else tomllib.loads(about.read_text(encoding="utf-8"))
         with opened_ledger(ledger) as opened:
             card = card_of(opened, name=ledger_name(ledger), delta=delta)
-            shown = registry_entry.as_yaml(registry_entry.entry(card, opened, told))
+            record = registry_entry.entry(card, opened, told)
+    if as_json:
+        print_json(record)
+        return
+    shown = registry_entry.as_yaml(record)
     if todo := shown.count("TODO"):
         typer.echo(f"# {todo} fields are marked TODO: fill them in, or say them in a file for --about")
     typer.echo(shown, nl=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from inspect import signature
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ def made(name: str, **options) -> Policy:
     if name in SMALL:
         return small(name, **options)
     kind = getattr(policies, name)
-    sizes = () if "dim" in kind.passed_on else (2,)
+    sizes = () if "dim" in kind.passed_on else (2, 1) if "k" in signature(kind).parameters else (2,)
     return kind(*sizes, horizon=40, **({"arms": 3} if kind.takes == "context" else {}), **options)
 
 

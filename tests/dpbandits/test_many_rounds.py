@@ -23,7 +23,7 @@ ROUNDS = 30
 
 def books(policy: Policy) -> str:
     """Everything that a state holds, as text."""
-    tree = state.tree_of(policy) | {"open": policy.waiting.packed(policy.dim, policy.notes)}
+    tree = state.tree_of(policy) | {"open": policy.waiting.packed(policy.arm_size, policy.notes)}
     return repr({name: value for name, value in tree.items() if name not in ("id", "journal")})
 
 
