@@ -136,7 +136,7 @@ def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None, *,
     if rows is not None and array.dtype.kind == "f" and array.shape == rows.shape:
         array = np.where(rows, array, array.dtype.type(0))
     if not array.size:
-        return np.zeros(0)  # of no rows the kind is not known
+        return array if array.dtype.kind in "biu" else np.zeros(0)  # of no rows the kind may not be known
     if array.dtype.kind in "OUST":
         raise TypeError(
             f"column must hold numbers, got texts or objects in {name_of(data, column, 'data')!r}: read the file with "

@@ -175,12 +175,17 @@ def counted(
     also = ApproxDP(0.0, budget.delta / 2, adjacency=budget.adjacency) if unlisted else None
     counts = used.counts(share, source)
     cost, row = spend(law, query, source, ledger, also)
-    noisy, names = with_noise(counts(), law, source), used.names
+    cells, names = counts(), used.names
+    if unlisted:
+        # a group without a row in use is none: one unit may have any number of those, and only so many of the others
+        present = np.flatnonzero(cells)
+        cells, names = cells[present], [names[i] for i in present]
+    noisy = with_noise(cells, law, source)
     settle(ledger, row)
     if unlisted:
         floor = share.per_group + _rarely_reached(law, budget.delta / 2 / share.groups)
-        order = np.argsort(-noisy, kind="stable")
-        order = order[noisy[order] >= floor]
+        # equal counts by name: in the order of the data they would tell which group came first
+        order = sorted(np.flatnonzero(noisy >= floor).tolist(), key=lambda i: (-int(noisy[i]), repr(names[i])))
         noisy, names = noisy[order], [names[i] for i in order]
         query += f" (shown from {floor} on)"
     reach = law.reach
