@@ -175,12 +175,12 @@ def counted(
     also = ApproxDP(0.0, budget.delta / 2, adjacency=budget.adjacency) if unlisted else None
     counts = used.counts(share, source)
     cost, row = spend(law, query, source, ledger, also)
-    cells, names = counts(), used.names
+    exact, names = counts(), used.names
     if unlisted:
         # a group without a row in use is none: one unit may have any number of those, and only so many of the others
-        present = np.flatnonzero(cells)
-        cells, names = cells[present], [names[i] for i in present]
-    noisy = with_noise(cells, law, source)
+        present = np.flatnonzero(exact)
+        exact, names = exact[present], [names[i] for i in present]
+    noisy = with_noise(exact, law, source)
     settle(ledger, row)
     if unlisted:
         floor = share.per_group + _rarely_reached(law, budget.delta / 2 / share.groups)
