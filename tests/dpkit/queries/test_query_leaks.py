@@ -94,3 +94,22 @@ def test_refusals_do_not_show_values_of_the_data(tmp_path):
         with pytest.raises(ValueError, match=r"must|cannot read") as refused:
             ask()
         assert secret not in str(refused.value)
+
+
+def test_missing_values_that_nobody_asked_about_decide_neither_rounding_nor_names():
+    pa, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    kinds = (
+        pl.DataFrame,
+        pa.table,
+        lambda table: pd.DataFrame({name: pd.array(column, dtype="Int64") for name, column in table.items()}),
+    )
+    ask = {"where": "x >= 0", "budget": Budget(1.0, 1e-3, adjacency="add_remove")}
+    persons = {"person": "x", "max_contributions": 1, "budget": PERSON}
+    for made in kinds:
+        for rows in ([1] * 99, [1] * 99 + [None]):
+            data = made({"x": rows})
+            assert queries.sum(data, "x", bounds=(0, 3), noise="laplace", **ask).value % 1 == 0
+            assert list(map(repr, queries.count(data, groups="x", **ask).keys)) == ["1"]
+        data = made({"x": [2**53, 2**53 + 1, None]})
+        with pytest.raises(ValueError, match="person must be of at most"):
+            queries.count(data, where="x >= 0", **persons)
