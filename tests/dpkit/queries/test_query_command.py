@@ -221,12 +221,12 @@ def test_the_guide_names_five_mistakes():
 
 def test_one_row_moves_no_column_and_decides_no_type(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text("town,paid\nx,Graz,5\nLinz,6\nLinz,7\n")
-    assert counted(path, "--groups", "town", "--key", "Linz") == [2]
-    for rows in ("Linz,6\nx,Graz,5\n", '"Linz,6\nGraz,5\n'):
+    for rows in ("x,Graz,5\nLinz,6\nLinz,7\n", "Linz,6\nx,Graz,5\nLinz,7\n"):
         path.write_text("town,paid\n" + rows)
-        told = run(path, "--count", "--groups", "town", "--key", "Linz", "--epsilon", 1, status=2).replace("\n", " ")
-        assert "as many fields as the first line" in told
+        assert counted(path, "--groups", "town", "--key", "Linz") == [2]
+    path.write_text('town,paid\n"Linz,6\nGraz,5\n')
+    told = run(path, "--count", "--groups", "town", "--key", "Linz", "--epsilon", 1, status=2).replace("\n", " ")
+    assert "as many fields as the first line" in told
     for rows in ("Linz,6\n", "Linz,6\nGraz,\n"):
         path.write_text("town,paid\n" + rows)
         asked = ("--where", "paid", "--epsilon", 0.5, "--json")
