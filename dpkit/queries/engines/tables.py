@@ -153,8 +153,8 @@ class Table:
         Parameters
         ----------
         **columns : (column, function), or "count"
-            The new columns: ``total=("paid", "sum")``, with the functions count, sum, mean, min and max. Sums of real
-            numbers depend on the order of rows in their last digits, those of whole numbers do not.
+            The new columns: ``total=("paid", "sum")``, with the functions count, sum, mean, min and max. Real numbers
+            are added up in increasing order, so that a person's sum depends on that person's rows alone.
 
         Examples
         --------
