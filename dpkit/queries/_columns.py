@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accounting.checks import positive
 from dpkit.clipping import real_array
 from dpkit.queries._dates import days, is_dated
-from dpkit.queries._where import parse, passing
+from dpkit.queries._where import parse, passing, told_instead
 
 __all__ = ["check_bounds", "coded_by", "codes", "is_column", "labels", "mask", "name_of", "numbers", "size"]
 
@@ -176,7 +176,8 @@ def mask(data: Any, where: Column) -> NDArray[np.bool_]:
         return passing(parse(where), lambda name: _read(data, name, "where"))
     array = _read(data, where, "where")
     if array.dtype != np.bool_:
-        raise TypeError(f"where must be True or False for each row, got where.dtype={array.dtype}")
+        told = "" if not isinstance(where, str) else f": {told_instead(where)}"
+        raise TypeError(f"where must be True or False for each row, got where.dtype={array.dtype}{told}")
     return array
 
 

@@ -110,7 +110,8 @@ def one_row_each(table: Table, columns: dict[str, Any]) -> Table:
     person = say.column(table.person)
     wanted = [f"{person} AS {person}"]
     for name, what in columns.items():
-        column, function = (None, what) if isinstance(what, str) else what
+        pair = (None, what) if isinstance(what, str) else what if isinstance(what, (tuple, list)) else ()
+        column, function = pair if len(pair) == 2 else (None, None)
         if function not in _FUNCTIONS or (column is None and function != "count") or name == table.person:
             raise ValueError(
                 f"per_person takes columns such as total=('paid', 'sum'), with one of {', '.join(_FUNCTIONS)}, or "

@@ -124,3 +124,18 @@ def test_what_is_computed_of_a_person_depends_on_nobody_else_to_the_last_digit()
         found.append({one: numbers for one, *numbers in persons.session.ask(f"SELECT * FROM {persons.rows()}")})
     del found[0][5]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("column", [5, ("x", "sum", "x"), ("x", sum), "sum"])
+def test_a_column_of_persons_that_makes_no_sense_is_refused_in_words(column):
+    persons = queries.table(pl.LazyFrame({"id": [1], "x": [2]}), person="id")
+    with pytest.raises(ValueError, match=r"per_person takes columns such as total=\('paid', 'sum'\)"):
+        persons.per_person(total=column)
+    with pytest.raises(TypeError, match=r"where=\"\(x\)\" means the rows that have a value there"):
+        queries.count(pl.LazyFrame({"x": [2]}), where="x", budget=ROW)
+    for ask in (
+        lambda: queries.Ask("count", groups="g", keys="abc"),
+        lambda: queries.marginals({"g": ["a"]}, {"g": "abc"}, budget=PERSON),
+    ):
+        with pytest.raises(TypeError, match=r"the text 'abc': write \['abc'\]"):
+            ask()
