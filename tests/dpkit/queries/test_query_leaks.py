@@ -139,3 +139,9 @@ def test_a_column_of_persons_that_makes_no_sense_is_refused_in_words(column):
     ):
         with pytest.raises(TypeError, match=r"the text 'abc': write \['abc'\]"):
             ask()
+
+
+def test_an_answer_that_shows_no_group_can_be_drawn():
+    pytest.importorskip("matplotlib").use("Agg")
+    answer = queries.count({"g": ["a"]}, groups="g", budget=Budget(1.0, 1e-6, adjacency="add_remove"))
+    assert "no group is large enough" in answer.plot().get_title(loc="left")
