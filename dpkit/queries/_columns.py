@@ -208,6 +208,8 @@ def labels(data: Any, column: Column, what: str, rows: NDArray[np.bool_] | None 
                 "texts of them, or drop the rows without one"
             )
         array = array.astype(np.int64)
+    elif kind == "f":
+        array = array + array.dtype.type(0)  # −0 is 0, whichever comes first
     if kind == "c":
         raise TypeError(f"{what} must be whole numbers, texts or categories, got {what}.dtype={array.dtype}")
     return array

@@ -33,6 +33,8 @@ def test_groups_of_equal_counts_do_not_tell_which_came_first_in_the_data():
     budget = Budget(1e6, 1e-6, adjacency="add_remove")
     for groups in (["b"] * 5 + ["a"] * 5, ["a"] * 5 + ["b"] * 5):
         assert queries.count({"g": np.array(groups, object)}, groups="g", budget=budget).keys == ("a", "b")
+    for zeros in ([0.0, -0.0], [-0.0, 0.0]):
+        assert repr(queries.count({"g": np.array(zeros * 5)}, groups="g", budget=budget).keys) == "(0.0,)"
 
 
 @pytest.mark.parametrize(
