@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,8 +33,12 @@ class Form:
 @contextmanager
 def _in_words(file: Path, kind: str) -> Iterator[None]:
     """What a library says of a file that it cannot read, in words that help whoever has the file."""
+    from pandas.errors import ParserError, ParserWarning
+
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ParserWarning)  # of fields that would be left out
+            yield
     except UnicodeDecodeError:
         raise ValueError(f"{file} is no text in UTF-8: save it as UTF-8, and ask again") from None
     except (OSError, MemoryError):
@@ -41,6 +46,11 @@ def _in_words(file: Path, kind: str) -> Iterator[None]:
     except Exception as error:
         if "No columns to parse" in str(error):
             raise ValueError(f"{file} is empty: it must have a first line with the names of its columns") from None
+        if isinstance(error, (ParserError, ParserWarning)):
+            raise ValueError(
+                f"{file} cannot be read as a {kind} file: every row must have as many fields as the first line, and a "
+                f'text with a separator or a line break in it stands between "'
+            ) from None
         raise ValueError(f"{file} cannot be read as a {kind} file") from None
 
 
@@ -66,10 +76,11 @@ def read_columns(file: Path, names: Sequence[str], form: Form) -> Any:
     wanted = list(dict.fromkeys(names)) or there[:1]
     with _in_words(file, "Parquet" if parquet else "CSV"):
         if parquet:
-            return pd.read_parquet(file, columns=wanted)
+            return pd.read_parquet(file, columns=wanted, dtype_backend="numpy_nullable")
         return pd.read_csv(
             file, usecols=wanted, sep=form.separator, decimal=form.decimal, thousands=form.thousands,
-            na_values=list(form.missing),
+            na_values=list(form.missing), index_col=False,  # else a first row of a field more moves all columns
+            dtype_backend="numpy_nullable",  # else one missing value makes floats of whole numbers
             low_memory=False,  # else a column can hold 1 in one part of the file, and "1" in another
         )  # fmt: skip
 

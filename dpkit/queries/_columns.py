@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accounting.checks import positive
 from dpkit.clipping import real_array
 from dpkit.queries._dates import days, is_dated
-from dpkit.queries._where import parse, passing
+from dpkit.queries._where import parse, passing, told_instead
 
 __all__ = ["check_bounds", "coded_by", "codes", "is_column", "labels", "mask", "name_of", "numbers", "size"]
 
@@ -135,8 +135,11 @@ def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None, *,
         )
     if rows is not None and array.dtype.kind == "f" and array.shape == rows.shape:
         array = np.where(rows, array, array.dtype.type(0))
+    if array.dtype.kind == "f" and _is_whole(data, column) and np.isfinite(array).all():
+        # whether anything is missing in rows that nobody asked about must not decide how numbers are rounded
+        array = np.clip(array, -(2**62), 2**62).astype(np.int64)
     if not array.size:
-        return np.zeros(0)  # of no rows the kind is not known
+        return array if array.dtype.kind in "biu" else np.zeros(0)  # of no rows the kind may not be known
     if array.dtype.kind in "OUST":
         raise TypeError(
             f"column must hold numbers, got texts or objects in {name_of(data, column, 'data')!r}: read the file with "
@@ -155,13 +158,26 @@ def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None, *,
     return array if array.dtype.kind in "biu" else converted
 
 
+def _is_whole(data: Any, column: Column) -> bool:
+    """Whether a column is of whole numbers, though what it lacks makes an array of floats of it."""
+    data = _arrow(data)
+    found = data if column is None else data[column] if isinstance(column, str) else column
+    kind = getattr(found, "dtype", None)
+    if kind is None:
+        pyarrow, kind = sys.modules.get("pyarrow"), getattr(found, "type", None)
+        return pyarrow is not None and isinstance(kind, pyarrow.DataType) and bool(pyarrow.types.is_integer(kind))
+    is_integer = getattr(kind, "is_integer", None)  # of polars
+    return getattr(kind, "kind", "") in ("i", "u") or (callable(is_integer) and bool(is_integer()))
+
+
 def mask(data: Any, where: Column) -> NDArray[np.bool_]:
     """Which rows are meant: by a column of True and False, or by a test in words (``_where``)."""
     if isinstance(where, str) and _is_frame(data := _arrow(data)) and where not in _column_names(data):
         return passing(parse(where), lambda name: _read(data, name, "where"))
     array = _read(data, where, "where")
     if array.dtype != np.bool_:
-        raise TypeError(f"where must be True or False for each row, got where.dtype={array.dtype}")
+        told = "" if not isinstance(where, str) else f": {told_instead(where)}"
+        raise TypeError(f"where must be True or False for each row, got where.dtype={array.dtype}{told}")
     return array
 
 
@@ -183,6 +199,17 @@ def labels(data: Any, column: Column, what: str, rows: NDArray[np.bool_] | None 
                 f"{what} must be known for every row that is asked about, got {missing} missing: give them an id of "
                 "their own, or leave these rows out by where="
             )
+    if kind == "f" and _is_whole(data, column):
+        # what is missing is in rows that nobody asked about, and must not decide what a group is called
+        array = np.where(np.isfinite(array), array, 0.0)
+        if np.abs(array).max(initial=0.0) >= 2.0**53:
+            raise ValueError(
+                f"{what} must be of at most 2**53 in size where some are missing, for larger ones were rounded: make "
+                "texts of them, or drop the rows without one"
+            )
+        array = array.astype(np.int64)
+    elif kind == "f":
+        array = array + array.dtype.type(0)  # −0 is 0, whichever comes first
     if kind == "c":
         raise TypeError(f"{what} must be whole numbers, texts or categories, got {what}.dtype={array.dtype}")
     return array

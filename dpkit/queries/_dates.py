@@ -55,7 +55,10 @@ def as_dates(what: str, values: Any, *, private: bool = True) -> NDArray[np.date
     found = array.astype("datetime64[us]")
     known = found[~np.isnat(found)]
     if known.size and (known.min() < np.datetime64("0001") or known.max() >= np.datetime64("10000")):
-        raise ValueError(f"{what} must be of the years 1 to 9999, got {known.min()} to {known.max()}")
+        raise ValueError(
+            f"{what} must be of the years 1 to 9999, got others"
+            + ("" if private else f", {known.min()} to {known.max()}")
+        )
     return found
 
 

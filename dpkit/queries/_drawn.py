@@ -85,6 +85,10 @@ def plotted(answer: Answer, ax: Axes | None, confidence: float) -> Axes:
 
         figure = _figure() or Figure
         ax = figure(figsize=(6.4, 1.2 + 0.32 * min(len(keys), 60)), layout="constrained").add_subplot()
+    if not keys:
+        ax.set_title(f"{answer.query}: no group is large enough to be shown", loc="left", fontsize="medium")
+        ax.set_axis_off()
+        return ax
     values, place = np.atleast_1d(np.asarray(answer.value)), np.arange(len(keys))
     told = np.atleast_1d(answer.informative(confidence))
     shades: Any = np.where(told, 1.0, 0.25)

@@ -76,7 +76,7 @@ def listed(keys: Any, names: Sequence[str]) -> list[Any]:
     if isinstance(keys, Mapping):
         stated = _by_column(keys, tuple(names))
         return stated[0] if len(stated) == 1 else list(itertools.product(*stated))
-    wanted = list(keys)
+    wanted = _several(keys)
     if not wanted:
         raise ValueError("keys must list at least one group, got none")
     if len(names) > 1 and not all(isinstance(key, tuple) and len(key) == len(names) for key in wanted):
@@ -132,11 +132,18 @@ def _columns_of(data: Any, groups: Any) -> list[Any] | None:
     return None
 
 
+def _several(keys: Any) -> list[Any]:
+    """Keys one by one; a text alone would be its letters."""
+    if isinstance(keys, (str, bytes)):
+        raise TypeError(f"keys must be a list of groups, got the text {keys!r}: write [{keys!r}]")
+    return list(keys)
+
+
 def _by_column(keys: Mapping[Any, Any], names: Sequence[str]) -> list[list[Any]]:
     """The stated values of each column."""
     if set(keys) != set(names):
         raise ValueError(f"keys must have the values of each column of groups, {list(names)!r}, got {list(keys)!r}")
-    stated = [list(keys[name]) for name in names]
+    stated = [_several(keys[name]) for name in names]
     if not all(stated):
         raise ValueError("keys must list at least one value of each column, got none of one")
     return stated

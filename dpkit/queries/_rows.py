@@ -277,6 +277,6 @@ def _shares(data: Any, weights: Any, largest: float | None, rows: NDArray[np.boo
     """The weights of rows as shares of the largest, in [0, 1]."""
     found = numbers(data, weights, rows).astype(np.float64)
     if (found < 0).any():
-        raise ValueError(f"weights must not be negative, got {found[found < 0][0]:g}")
+        raise ValueError(f"weights must not be negative, got {int((found < 0).sum())} that are")
     assert largest is not None
     return np.minimum(found / largest, 1.0)

@@ -29,7 +29,19 @@ from numpy.typing import NDArray
 
 from dpkit.queries._dates import DATE, as_dates
 
-__all__ = ["Both", "Either", "Known", "Not", "Test", "Where", "named_columns", "number_in", "parse", "passing"]
+__all__ = [
+    "Both",
+    "Either",
+    "Known",
+    "Not",
+    "Test",
+    "Where",
+    "named_columns",
+    "number_in",
+    "parse",
+    "passing",
+    "told_instead",
+]
 
 Mask = NDArray[np.bool_]
 _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -337,6 +349,12 @@ def _on_known(array: NDArray[Any], known: Mask, test: Callable[[NDArray[Any]], A
     out = np.zeros(array.size, np.bool_)
     out[known] = test(array[known])
     return out
+
+
+def told_instead(column: str) -> str:
+    """What to write in the place of a column that is not one of true and false."""
+    name = column if re.match(r"\w+$", column) else f"'{column}'"
+    return f'where="{name} = 1" tests it, and where="({name})" means the rows that have a value there'
 
 
 def number_in(text: str) -> float | int | None:

@@ -176,11 +176,16 @@ def counted(
     counts = used.counts(share, source)
     cost, row = spend(law, query, source, ledger, also)
     with paid(ledger, row):
-        noisy, names = with_noise(counts(), law, source), used.names
+        exact, names = counts(), used.names
+        if unlisted:
+            # a group without a row in use is none: one unit may have any number of those, and only so many of the others
+            present = np.flatnonzero(exact)
+            exact, names = exact[present], [names[i] for i in present]
+        noisy = with_noise(exact, law, source)
     if unlisted:
         floor = share.per_group + _rarely_reached(law, budget.delta / 2 / share.groups)
-        order = np.argsort(-noisy, kind="stable")
-        order = order[noisy[order] >= floor]
+        # equal counts by name: in the order of the data they would tell which group came first
+        order = sorted(np.flatnonzero(noisy >= floor).tolist(), key=lambda i: (-int(noisy[i]), repr(names[i])))
         noisy, names = noisy[order], [names[i] for i in order]
         query += f" (shown from {floor} on)"
     reach = law.reach

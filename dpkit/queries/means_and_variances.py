@@ -51,6 +51,7 @@ __all__ = ["averaged", "mean", "variance"]
 
 # Squares of so many bits are summed exactly.
 _SQUARE_BITS = 25
+_WIDEST = 1e150
 
 
 def mean(
@@ -185,6 +186,11 @@ def variance(
         "variance", data, column, bounds, where, groups, keys, person, max_contributions, max_groups, max_per_group,
         budget, noise, rng, ledger,
     )  # fmt: skip
+    if task.width > _WIDEST:
+        raise ValueError(
+            f"bounds must be at most {_WIDEST:g} apart, for the square of their distance to be a float, got "
+            f"bounds=({task.low!r}, {task.high!r}): count in a larger unit"
+        )
     if task.public_size and task.share.swapped:
         return _public_variance(task)
     share, square = task.share, task.width**2

@@ -167,6 +167,8 @@ def marginals(
 def _domain(keys: Mapping[str, Sequence[Any]]) -> tuple[list[str], list[tuple[Any, ...]]]:
     if not isinstance(keys, Mapping) or not keys:
         raise TypeError(f"keys must map each column to the values that are counted, got keys={keys!r}")
+    if text := next((values for values in keys.values() if isinstance(values, str)), None):
+        raise TypeError(f"keys must list the values of each column, got the text {text!r}: write [{text!r}]")
     names, domain = list(keys), [tuple(values) for values in keys.values()]
     for name, values in zip(names, domain, strict=True):
         if not isinstance(name, str):

@@ -10,7 +10,9 @@ bound what that person moves:
   many a person has after the join does not matter, because the bounds of the query (``max_contributions`` and the like)
   are applied to the joined rows: a person with a rows here and b there has a·b, of which as many are used as are
   allowed. Joined on anything else, a person would change rows that are other persons' as well, without bound.
-* One row for each person holds what is computed of that person's rows alone.
+* One row for each person holds what is computed of that person's rows alone, to the last digit: real numbers are added
+  up in increasing order. An engine adds up in an order that depends on all rows, and where a test says "total > 0.6",
+  the last digits of everybody's total would depend on whether one person is there.
 
 In all three the unit is the person, in all tables together; a budget that counts rows is refused where one row of the
 data may have become several.
@@ -108,7 +110,8 @@ def one_row_each(table: Table, columns: dict[str, Any]) -> Table:
     person = say.column(table.person)
     wanted = [f"{person} AS {person}"]
     for name, what in columns.items():
-        column, function = (None, what) if isinstance(what, str) else what
+        pair = (None, what) if isinstance(what, str) else what if isinstance(what, (tuple, list)) else ()
+        column, function = pair if len(pair) == 2 else (None, None)
         if function not in _FUNCTIONS or (column is None and function != "count") or name == table.person:
             raise ValueError(
                 f"per_person takes columns such as total=('paid', 'sum'), with one of {', '.join(_FUNCTIONS)}, or "
@@ -142,8 +145,8 @@ def _computed(table: Table, column: str | None, function: str) -> str:
         name = f"CAST({name} AS INTEGER)"
     if function == "mean":
         # of whole numbers exact but for one rounding
-        total = f"SUM({name})" if kind != "real" else f"SUM(CAST({name} AS DOUBLE))"
+        total = f"SUM({name})" if kind != "real" else table.dialect.sum_of_reals(name)
         return f"(CAST({total} AS DOUBLE) / CAST(COUNT({name}) AS DOUBLE))"
     if function == "sum" and kind == "real":
-        return f"SUM(CAST({name} AS DOUBLE))"
+        return table.dialect.sum_of_reals(name)
     return f"{function.upper()}({name})"

@@ -38,6 +38,15 @@ class Dialect:
             return f"isfinite({real})"
         return f"({real} BETWEEN -1.7976931348623157E308D AND 1.7976931348623157E308D)"
 
+    def sum_of_reals(self, real: str) -> str:
+        """In increasing order: in that of the rows, whether others are there would move the last digits."""
+        real = f"CAST({real} AS DOUBLE)"
+        if self.name == "duckdb":
+            return f"SUM({real} ORDER BY {real})"
+        known = f"ARRAY_SORT(COLLECT_LIST({real}))"
+        added = f"AGGREGATE({known}, CAST(0 AS DOUBLE), (a, b) -> a + b)"
+        return f"(CASE WHEN COUNT({real}) > 0 THEN {added} END)"
+
     def text(self, value: str) -> str:
         """Anything as a text."""
         return f"CAST({value} AS {'VARCHAR' if self.name == 'duckdb' else 'STRING'})"

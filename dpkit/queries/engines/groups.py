@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +56,12 @@ def key_rows(table: Table, names: Sequence[str], keys: list[Any]) -> str:
         [_key(table, name, part) for part in column]
         for name, column in zip(names, zip(*parts, strict=True), strict=True)
     ]
+    # a day and its midnight, 2⁵³ and 2⁵³ + 1: rows of such a group would count in both
+    if repeated := len(keys) - len({tuple(map(_written, row)) for row in zip(*columns, strict=True)}):
+        raise ValueError(
+            f"keys must be distinct as {' and '.join(map(repr, names))} holds them, of type "
+            f"{' and '.join(table.types[name] for name in names)}, got {repeated} repeated among {len(keys)}"
+        )
     called = ", ".join(f"k{i}" for i in range(len(names)))
     if table.dialect.name == "duckdb" and not any(_BETWEEN in str(one) for column in columns for one in column):
         # one text for each column, which is read in a tenth of the time of as many rows
@@ -81,14 +86,25 @@ def _key(table: Table, name: str, key: Any) -> Any:
     if kind in wanted:
         fits = isinstance(value, wanted[kind])
     else:
-        fits = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        fits = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**1023
     if not fits:
         raise TypeError(f"keys must be what {name!r} holds, which is of {table.types[name]}, got the key {key!r}")
     if kind == "whole":
         if value != int(value) or not -(2**63) <= value < 2**63:
             raise ValueError(f"keys must be whole numbers of 64 bits, as {name!r} holds them, got the key {key!r}")
         return int(value)
-    return float(value) if kind == "real" else value
+    if kind == "date":
+        return _moment(value)
+    return float(value) + 0.0 if kind == "real" else value
+
+
+def _moment(date: datetime.date) -> datetime.datetime:
+    """A day as its midnight."""
+    if not isinstance(date, datetime.datetime):
+        return datetime.datetime(date.year, date.month, date.day)
+    if date.tzinfo is not None:
+        raise ValueError("keys must not have a time zone: convert them to one time, and drop the zone")
+    return date
 
 
 def _written(key: Any) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 from dpkit.queries._groups import listed
 from dpkit.queries._units import Share
-from dpkit.queries._where import parse
+from dpkit.queries._where import parse, told_instead
 from dpkit.queries.engines.bounded import kept_totals
 from dpkit.queries.engines.conditions import condition, dated_texts, not_dated
 from dpkit.queries.engines.dialects import literal
@@ -148,7 +148,10 @@ class Scanned:
             )
         if where in table.types:
             if table.kind(where) != "truth":
-                raise TypeError(f"where must be True or False for each row, got {where!r} of {table.types[where]}")
+                raise TypeError(
+                    f"where must be True or False for each row, got {where!r} of {table.types[where]}: "
+                    f"{told_instead(where)}"
+                )
             column = self._say.column(where)
             ((missing,),) = table.session.ask(f"SELECT COUNT(*) FROM {table.rows()} AS f WHERE {column} IS NULL")
             if missing:

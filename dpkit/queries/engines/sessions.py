@@ -22,6 +22,12 @@ _TEXTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".txt")
 _PARQUET = (".parquet", ".pq")
 _RELATION = "_dpkit_relation"
 _SHARED: dict[int, Any] = {}
+# errors whose text has values of the data in it, of DuckDB and of Spark
+_OF_VALUES = re.compile(
+    r"(Conversion|Out of Range|Invalid Input|Constraint) Error"
+    r"|\[(CAST_|CANNOT_PARSE|DATETIME_|NUMERIC_|\w*OVERFLOW|\w*INVALID)[\w.]*\]"
+)
+_LINE, _COLUMN = re.compile(r"CSV Error on Line: (\d+)"), re.compile(r"(?:source column |Column )(\w+)")
 
 
 class Session(Protocol):
@@ -182,11 +188,33 @@ def _files(session: DuckDB, path: str) -> str:
     if len(kinds) > 1:
         raise ValueError(f"data must be files of one kind, got CSV and Parquet under {path!r}")
     _check_alike(session, found, kinds == {True})
-    names = ", ".join(DUCKDB.quoted(name) for name in found)
-    if kinds == {True}:
-        # types are settled on all rows: else a column could be a number in one part, and a text in another
-        return f"read_csv([{names}], header=true, sample_size=-1)"
-    return f"read_parquet([{names}])"
+    return _read_texts(found, _separator(session, found[0])) if kinds == {True} else f"read_parquet({_names(found)})"
+
+
+def _names(files: list[str]) -> str:
+    """Files as a list, each of them a pattern that means itself alone."""
+    return f"[{', '.join(DUCKDB.quoted(glob.escape(name)) for name in files)}]"
+
+
+def _read_texts(files: list[str], separator: str) -> str:
+    """CSV files, whose dialect no row can change: else one of a field less could make one column of all of them.
+
+    Types are settled on all rows: else a column could be a number in one part, and a text in another.
+    """
+    return (
+        f"read_csv({_names(files)}, header=true, sample_size=-1, delim={DUCKDB.quoted(separator)}, quote='\"', "
+        "escape='\"', skip=0, comment='', strict_mode=true, null_padding=false, ignore_errors=false)"
+    )
+
+
+def _separator(session: DuckDB, file: str) -> str:
+    """What separates the columns' names in the first line."""
+    lines = session.ask(
+        f"SELECT line FROM read_csv({_names([file])}, auto_detect=false, header=false, columns={{'line': 'VARCHAR'}}, "
+        "delim=chr(1), quote='', escape='', strict_mode=false) LIMIT 1"
+    )
+    names = re.sub('"[^"]*"', "", str(lines[0][0]) if lines else "")
+    return max(",;\t|", key=names.count)
 
 
 def _check_alike(session: DuckDB, files: list[str], texts: bool) -> None:
@@ -194,12 +222,12 @@ def _check_alike(session: DuckDB, files: list[str], texts: bool) -> None:
     if len(files) < 2:
         return
     if texts:
-        found = [session.columns(f"read_csv({DUCKDB.quoted(name)}, header=true, sample_size=-1)") for name in files]
+        separator = _separator(session, files[0])
+        found = [session.columns(_read_texts([name], separator)) for name in files]
     else:
-        names = ", ".join(map(DUCKDB.quoted, files))
         rows = session.ask(
             "SELECT file_name, name, concat_ws(' ', type, logical_type, converted_type) "
-            f"FROM parquet_schema([{names}]) WHERE num_children IS NULL OR num_children = 0"
+            f"FROM parquet_schema({_names(files)}) WHERE num_children IS NULL OR num_children = 0"
         )
         schemas: dict[str, dict[str, str]] = {name: {} for name in files}
         for file, column, kind in rows:
@@ -234,8 +262,17 @@ def _listed(path: str) -> list[str]:
 
 
 def _refused(error: Exception) -> Exception:
-    """An error of the engine in one line, as one that callers know."""
-    message = re.split(r"\n\s*\n|\nLINE |\n==", str(error))[0].strip().replace("\n", " ")
+    """An error of the engine in one line, as one that callers know; without the values of the data that some show."""
+    text = str(error)
+    message = re.split(r"\n\s*\n|\nLINE |\n==", text)[0].strip().replace("\n", " ")
     if "Out of Memory" in message:
         return MemoryError(f"the engine has not enough memory, and nothing was spent: {message}")
+    if kind := _OF_VALUES.match(message):
+        line, column = _LINE.search(text), _COLUMN.search(text)
+        where = (f" in line {line[1]}" if line else "") + (f" of column {column[1]!r}" if column else "")
+        message = (
+            f"{kind[0]}{where}. A row or value is not of the form or type that the others have (it is not shown, being "
+            "private): in CSV all rows have as many fields as the first line, texts with a separator in them are "
+            'quoted by ", and dates are dates; numbers, sums and ids fit into 64 bits'
+        )
     return ValueError(f"the engine cannot read the data, and nothing was spent: {message}")

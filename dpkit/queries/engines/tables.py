@@ -28,6 +28,9 @@ def table(data: Any, *, person: str | None = None, row_key: str | None = None) -
     ----------
     data : path, LazyFrame, relation of DuckDB or data frame of Spark
         CSV or Parquet files: one, a folder of Parquet files or a pattern ("visits/*.parquet"), all of the same columns.
+        Of CSV the first line says what separates columns, texts are quoted by ", and a row with more or fewer fields is
+        refused. A column's type counts as public: that of CSV is the narrowest that holds all its values, so where one
+        person's value could change it, from whole to real numbers say, give Parquet.
     person : str, optional
         The column that says whose row it is: needed for ``join`` and ``per_person``. A query still says ``person=``.
     row_key : str, optional
@@ -153,8 +156,8 @@ class Table:
         Parameters
         ----------
         **columns : (column, function), or "count"
-            The new columns: ``total=("paid", "sum")``, with the functions count, sum, mean, min and max. Sums of real
-            numbers depend on the order of rows in their last digits, those of whole numbers do not.
+            The new columns: ``total=("paid", "sum")``, with the functions count, sum, mean, min and max. Real numbers
+            are added up in increasing order, so that a person's sum depends on that person's rows alone.
 
         Examples
         --------

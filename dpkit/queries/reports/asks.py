@@ -212,6 +212,9 @@ class Ask:
 
 def _cells(groups: Any, keys: Any) -> tuple[Any, ...]:
     """The groups one by one, of several columns as tuples."""
+    for one in keys.values() if isinstance(keys, Mapping) else [keys]:
+        if isinstance(one, str):
+            raise TypeError(f"keys must be a list of groups, got the text {one!r}: write [{one!r}]")
     if not isinstance(keys, Mapping):
         return tuple(_frozen(key) for key in keys)
     names = [groups] if isinstance(groups, str) else list(groups or ())

@@ -24,7 +24,7 @@ from accounting import Budget, Release, compose, epsilon
 from accounting.checks import positive
 from accounting.printed import as_html, as_text
 from dpkit import randomness
-from dpkit.mechanisms._checked import charge, settle
+from dpkit.mechanisms._checked import charge, settle, still_spent
 from dpkit.queries._noise import NoiseName
 from dpkit.queries._rows import given
 from dpkit.queries._units import check_spending
@@ -164,14 +164,18 @@ class Plan:
         run = Waiting if isinstance(data, Table) else Again
         pairs = list(zip(self.demands, self.strengths, strict=True))
         queries = [run(partial(self._answer, data, need, strength, source)) for need, strength in pairs]
+        label, row = f"queries.plan: {self.title or 'report'}, {len(self.asks)} answers", None
         try:
             costs = [self._planned_cost(query, *pair) for query, pair in zip(queries, pairs, strict=True)]
             cost = compose([(one, 1) for one in costs])
-            label = f"queries.plan: {self.title or 'report'}, {len(self.asks)} answers"
             row = charge(self.ledger, cost, label, source)
             answers = {
                 ask.name: replace(query.answer(), query=ask.name) for ask, query in zip(self.asks, queries, strict=True)
             }
+        except KeyboardInterrupt as interrupt:
+            if row is not None:
+                interrupt.add_note(still_spent(label, row))
+            raise
         finally:
             for query in queries:
                 query.stop()

@@ -187,12 +187,16 @@ class _Reader:
         return found
 
     def _number(self, node: Any) -> float:
-        sign = 1.0
+        return float(self._written(node))
+
+    def _written(self, node: Any) -> str:
+        """A number as it is written, with one sign at most."""
+        negative = False
         while _kind(node) in ("Neg", "Paren"):
-            sign, node = (-sign if _kind(node) == "Neg" else sign), node.this
+            negative, node = negative != (_kind(node) == "Neg"), node.this
         if _kind(node) != "Literal" or node.is_string:
             raise ValueError(f"{_text(node)} must be a number")
-        return sign * float(node.this)
+        return f"{'-' * negative}{node.this}"
 
     def _test(self, node: Any) -> str:
         """A condition in the words of ``where``."""
@@ -239,8 +243,7 @@ class _Reader:
         if kind == "Literal" and node.is_string:
             return quoted(str(node.this))
         if kind in ("Literal", "Neg", "Paren"):
-            self._number(node)
-            return _text(node).strip("()").replace(" ", "")
+            return self._written(node)
         raise ValueError(f"WHERE compares with {_text(node)}: it must be a value")
 
 

@@ -342,3 +342,16 @@ def test_answers_are_as_near_as_was_foretold(table, noise):
     least = 0.95 - 6.1 * math.sqrt(0.05 * 0.95 / 400)
     assert {name: share for name, share in near.items() if np.min(share) < least} == {}
     assert np.mean(np.array(ranks) <= plan.errors["quantile of paid, q = 0.5"]) >= least
+
+
+def test_an_interrupt_after_the_charge_says_that_the_plan_stays_spent(monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpkit.queries.reports.waiting.Again.answer", interrupted)
+    budget = Budget(1.0, 0.0, adjacency="add_remove")
+    ledger = Ledger(budget)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        queries.plan([queries.Ask("count")], budget=budget, ledger=ledger).run([1, 2])
+    assert "stays spent" in stopped.value.__notes__[0]
+    assert len(ledger.rows()) == 1

@@ -217,3 +217,17 @@ def test_the_guide_names_five_mistakes():
     """(Its examples run in tests/test_documents.py.)"""
     guide = Path(__file__).resolve().parents[3] / "docs" / "mistakes-with-tables.md"
     assert guide.read_text(encoding="utf-8").partition("## Rows that")[0].count("\n## ") == 5
+
+
+def test_one_row_moves_no_column_and_decides_no_type(tmp_path):
+    path = tmp_path / "t.csv"
+    for rows in ("x,Graz,5\nLinz,6\nLinz,7\n", "Linz,6\nx,Graz,5\nLinz,7\n"):
+        path.write_text("town,paid\n" + rows)
+        assert counted(path, "--groups", "town", "--key", "Linz") == [2]
+    path.write_text('town,paid\n"Linz,6\nGraz,5\n')
+    told = run(path, "--count", "--groups", "town", "--key", "Linz", "--epsilon", 1, status=2).replace("\n", " ")
+    assert "as many fields as the first line" in told
+    for rows in ("Linz,6\n", "Linz,6\nGraz,\n"):
+        path.write_text("town,paid\n" + rows)
+        asked = ("--where", "paid", "--epsilon", 0.5, "--json")
+        assert json.loads(run(path, "--sum", "paid", "--bounds", 0, 10, *asked))["value"] % 1 == 0

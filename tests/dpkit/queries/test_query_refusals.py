@@ -30,6 +30,10 @@ UNIT = {"bounds": (0, 1)}
 
 # what is asked, of what, how (by default with the budget of a row), and the message
 WRONG = [
+    ("count", (TABLE,), {"groups": "g", "keys": "abc"}, TypeError, r"the text 'abc': write \['abc'\]"),
+    ("count", (TABLE,), {"groups": ["g", "id"], "keys": {"g": "abc", "id": [1]}}, TypeError, r"write \['abc'\]"),
+    ("count", (TABLE,), {"where": "x"}, TypeError, r'where="\(x\)" means the rows that have a value there'),
+    ("variance", ([1.0],), {"bounds": (-1e308, 1e307)}, ValueError, r"at most 1e\+150 apart.*count in a larger unit"),
     ("mean", (TABLE, "x"), {}, TypeError, "bounds must be given.*without looking"),
     ("sum", (TABLE, "x"), {"bounds": (5, 0)}, ValueError, "low < high"),
     ("sum", (TABLE, "x"), {"bounds": (0, math.inf)}, ValueError, "finite"),

@@ -144,3 +144,9 @@ def test_quantiles_are_asked_by_name():
 def test_what_cannot_be_bounded_is_refused_by_its_clause(sql, told):
     with pytest.raises(ValueError, match=told):
         asks_from_sql(sql, PUBLIC)
+
+
+def test_signs_before_a_number_are_taken_together():
+    for number, written in (("-(-5)", "5"), ("-(5)", "-5"), ("-1.5e3", "-1.5e3"), ("(7)", "7")):
+        (ask,) = asks_from_sql(f"SELECT COUNT(*) FROM v WHERE x > {number}", {})
+        assert ask.where == f"x > {written}"
