@@ -6,6 +6,7 @@ to be stopped, as they take its place.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -15,10 +16,10 @@ from accounting import Ledger
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.serve import tables
 from dpbandits.serve.config import Config
-from dpbandits.serve.contract import check, record, terms_of
+from dpbandits.serve.contract import check, recorded, terms_of
 from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.learner import SKEW, Learner, RunClosed
-from dpbandits.serve.lineage import Trail, begun, trail_of
+from dpbandits.serve.lineage import Trail, trail_of
 from dpbandits.serve.store import LeaseLost, Store
 from dpbandits.serve.trial import visit_key
 from dpkit.states import files
@@ -39,8 +40,11 @@ def init(config: Config) -> list[str]:
     Mismatch
         If the ledger has charged a run of this label.
     """
-    with suppress(Mismatch), closing(Store(config.database)):
-        raise FileExistsError(f"there is a service in {named(config.database)} already: `dpbandits serve` starts it")
+    with suppress(Mismatch), closing(Store(config.database)) as store:
+        if store.decided() or trail_of(config.checkpoint).exists() or not config.checkpoint.exists():
+            raise FileExistsError(
+                f"there is a service in {named(config.database)} already: `dpbandits serve` starts it"
+            )
     said = [_ledger_for(config)]
     if config.checkpoint.exists():  # a crash came between
         policy = config.open_policy()
@@ -51,13 +55,12 @@ def init(config: Config) -> list[str]:
     else:
         policy = config.begin_policy()
     try:
-        facts = {"run": policy.run.id, "learned": 0}
+        facts = {"run": policy.run.id, "learned": 0, "contract": recorded(terms_of(config, policy), time.time())}
         with suppress(FileExistsError):
             tables.create(config.database, facts)
         with closing(Store(config.database)) as store:
-            with store.writing():
-                record(store, terms_of(config, policy), store.now)
-            Trail(trail_of(config.checkpoint), store.incarnation, 0, [begun(store.incarnation)]).keep()
+            _, digest, incarnation, _ = store.chain()
+            Trail(trail_of(config.checkpoint), incarnation, 0, [digest]).keep()
     finally:
         policy.run.release_hold()
     said.append(
@@ -88,10 +91,11 @@ def adopt(config: Config) -> list[str]:
     """
     policy = config.open_policy()
     try:
-        tables.adopt(config.database, {"run": policy.run.id, "learned": policy.decisions}, policy.decisions)
+        facts = {"run": policy.run.id, "learned": policy.decisions}
+        facts["contract"] = recorded(terms_of(config, policy), time.time())
+        tables.adopt(config.database, facts, policy.decisions)
         with closing(Store(config.database)) as store:
             with store.writing():
-                record(store, terms_of(config, policy), store.now)
                 told = store.relink(policy.decisions)
             Trail(trail_of(config.checkpoint), store.incarnation, policy.decisions, [told]).keep()
     finally:

@@ -322,6 +322,31 @@ def test_nothing_is_made_but_by_init(tmp_path, storage):
         Learner(config)
 
 
+@pytest.mark.parametrize("step", ["tables.create", "Store", "Trail"])
+def test_an_init_that_was_killed_is_finished_by_the_next(tmp_path, step, monkeypatch):
+    """The budget was charged, and neither `init` nor `restore` made a run of it."""
+    config = Config.read(written(tmp_path))
+    place, name = (operate.tables, "create") if step == "tables.create" else (operate, step)
+    whole, calls = getattr(place, name), []
+
+    def killed(*arguments, **named):
+        calls.append(step)
+        if step == "Store" and len(calls) == 1:  # which looks whether there is one
+            return whole(*arguments, **named)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, killed)
+        with pytest.raises(KeyboardInterrupt):
+            operate.init(config)
+    operate.init(config)
+    assert operate.doctor(config)[0]
+    assert len(Ledger.open(config.ledger).rows()) == 1
+    Learner(config).close()
+    with pytest.raises(FileExistsError, match="there is a service"):
+        operate.init(config)
+
+
 # ------------------------------------------------------------------------------------------------------------ ids, time
 
 
