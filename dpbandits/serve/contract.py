@@ -21,7 +21,7 @@ from dpbandits.serve.config import Config
 from dpbandits.serve.database import Mismatch
 from dpbandits.serve.store import Store
 
-__all__ = ["amend", "check", "recorded", "terms_of"]
+__all__ = ["amend", "check", "record", "terms_of"]
 
 log = logging.getLogger("dpbandits.serve")
 
@@ -52,9 +52,9 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
-def recorded(terms: Mapping[str, str], now: float) -> list[dict[str, Any]]:
-    """A new run's contract, the fact of this name: its first version."""
-    return [{"version": 1, "at": now, "terms": dict(terms)}]
+def record(store: Store, terms: Mapping[str, str], now: float) -> None:
+    """Write down a new run's contract; inside ``writing``."""
+    store.note("contract", [{"version": 1, "at": now, "terms": dict(terms)}])
 
 
 def check(store: Store, wanted: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -63,9 +63,11 @@ def check(store: Store, wanted: Mapping[str, str]) -> dict[str, tuple[str, str]]
     Raises
     ------
     Mismatch
-        If something has changed that is fixed.
+        If something has changed that is fixed, or nothing is recorded.
     """
     versions = store.fact("contract")
+    if versions is None:
+        raise Mismatch("`dpbandits serve init` (or `init --adopt`) was interrupted: call it again, and it is finished")
     recorded = versions[-1]["terms"]
     changed = {name: (was, wanted[name]) for name, was in recorded.items() if wanted.get(name, was) != was}
     for name, (was, now) in changed.items():

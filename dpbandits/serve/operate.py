@@ -6,7 +6,6 @@ to be stopped, as they take its place.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -16,10 +15,10 @@ from accounting import Ledger
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.serve import tables
 from dpbandits.serve.config import Config
-from dpbandits.serve.contract import check, recorded, terms_of
+from dpbandits.serve.contract import check, record, terms_of
 from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.learner import SKEW, Learner, RunClosed
-from dpbandits.serve.lineage import Trail, trail_of
+from dpbandits.serve.lineage import Trail, begun, trail_of
 from dpbandits.serve.store import LeaseLost, Store
 from dpbandits.serve.trial import visit_key
 from dpkit.states import files
@@ -41,6 +40,7 @@ def init(config: Config) -> list[str]:
         If the ledger has charged a run of this label.
     """
     with suppress(Mismatch), closing(Store(config.database)) as store:
+        # the trail is written last; what is without is of a crash in the middle, or has lost more than that
         if store.decided() or trail_of(config.checkpoint).exists() or not config.checkpoint.exists():
             raise FileExistsError(
                 f"there is a service in {named(config.database)} already: `dpbandits serve` starts it"
@@ -55,12 +55,13 @@ def init(config: Config) -> list[str]:
     else:
         policy = config.begin_policy()
     try:
-        facts = {"run": policy.run.id, "learned": 0, "contract": recorded(terms_of(config, policy), time.time())}
+        facts = {"run": policy.run.id, "learned": 0}
         with suppress(FileExistsError):
             tables.create(config.database, facts)
         with closing(Store(config.database)) as store:
-            _, digest, incarnation, _ = store.chain()
-            Trail(trail_of(config.checkpoint), incarnation, 0, [digest]).keep()
+            with store.writing():
+                record(store, terms_of(config, policy), store.now)
+            Trail(trail_of(config.checkpoint), store.incarnation, 0, [begun(store.incarnation)]).keep()
     finally:
         policy.run.release_hold()
     said.append(
@@ -87,15 +88,18 @@ def _ledger_for(config: Config) -> str:
 def adopt(config: Config) -> list[str]:
     """Change over a run of an earlier release, whose database knew of no lineage; the learner must be stopped.
 
-    Whether the database went back before, nobody can tell any more: take it over as it was left.
+    Whether the database went back before, nobody can tell any more: take it over as it was left. After a crash in the
+    middle it may be called again.
     """
-    policy = config.open_policy()
+    policy, half = config.open_policy(), False
     try:
-        facts = {"run": policy.run.id, "learned": policy.decisions}
-        facts["contract"] = recorded(terms_of(config, policy), time.time())
-        tables.adopt(config.database, facts, policy.decisions)
+        with suppress(Mismatch), closing(Store(config.database)) as store:
+            half = store.fact("contract") is None
+        if not half:
+            tables.adopt(config.database, {"run": policy.run.id, "learned": policy.decisions}, policy.decisions)
         with closing(Store(config.database)) as store:
             with store.writing():
+                record(store, terms_of(config, policy), store.now)
                 told = store.relink(policy.decisions)
             Trail(trail_of(config.checkpoint), store.incarnation, policy.decisions, [told]).keep()
     finally:
@@ -114,9 +118,14 @@ def restore(config: Config, *, burn: bool = False) -> list[str]:
       and is charged; nothing more is learned.
     """
     said = []
+    with closing(Store(config.database)) as store:
+        if (closed := store.fact("closed")) is not None:
+            raise Mismatch(f"the run is closed already ({closed['reason']})")
+        check(store, terms_of(config))
     if config.witness is not None:
         added = Ledger.catch_up(config.ledger, config.witness)
         said.append(f"the ledger has {added} entries again that it had forgotten" if added else "the ledger is whole")
+    config.open_ledger().close()  # what is wrong with it, or with the file, is no reason to burn the run
     try:
         policy = config.open_policy()
     except BlockingIOError:
