@@ -103,7 +103,7 @@ def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
 
 
 def test_the_last_words_of_a_learner_hold_no_data(tmp_path, monkeypatch):
-    def failing(config, stop):
+    def failing(*_):
         raise ValueError("reward 0.98765 of ann")
 
     monkeypatch.setattr("dpbandits.serve.learner.learn", failing)
