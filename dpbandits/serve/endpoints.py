@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dpbandits.policy.choices import Perturbed
+from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.chosen import Choices
-from dpbandits.policy.many import Each, Rounds, together
+from dpbandits.policy.many import Rounds, together
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
@@ -321,16 +321,12 @@ class Endpoints:
         whose = [self._checked(ask, f"decisions.{i}") for i, ask in enumerate(asks)]
         offered = self._offered(asks)
         shell = released._shell  # which takes them as they are checked
-        # of one, its own law: the way of many takes a tenth of a millisecond more for it
-        laws = shell.score_many_elsewhere(offered) if len(asks) > 1 else Each([shell.score_elsewhere(offered[0])])
-        made = Choices(laws.draw(self._rng), laws)
-        chances: list[float | None] = [None] * len(made)
-        if tell and not self._config.apprentice:
-            # for some laws they cost a hundred times what the choices do; estimates may be no probabilities
-            chances = [p if 0 < p <= 1 else None for p in made.probabilities.tolist()]
+        tell = tell and not self._config.apprentice
+        indices, chances = self._drawn(shell, offered, tell=tell)
         found = []
-        for i, (ask, X, who, bandit) in enumerate(zip(asks, offered, whose, made.indices.tolist(), strict=True)):
-            index, chance = bandit, chances[i]
+        for i, (ask, X, who, bandit) in enumerate(zip(asks, offered, whose, indices, strict=True)):
+            # estimates may be no probabilities
+            index, chance = bandit, chances[i] if tell and 0 < chances[i] <= 1 else None
             if ask.chosen is not None:
                 index, chance = ask.chosen, ask.probability
                 if index >= shell.count(X):
@@ -340,6 +336,18 @@ class Endpoints:
             old = bandit if self._config.apprentice else None
             found.append((Choice(index, chance, arm, who, old, visit=visit), bandit))
         return found
+
+    def _drawn(self, shell: PrivatePolicy[Any], offered: Rounds, *, tell: bool) -> tuple[list[int], list[float]]:
+        """The chosen indices, and how likely they were, which for some laws costs a hundred times what they do."""
+        if len(offered) > 1:
+            laws = shell.score_many_elsewhere(offered)
+            made = Choices(laws.draw(self._rng), laws)
+            return made.indices.tolist(), made.probabilities.tolist() if tell else [0.0] * len(made)
+        law = shell.score_elsewhere(offered[0])  # of one, its own: the way of many takes longer for it
+        if not isinstance(law, Law):
+            return [int(law.argmax())], [1.0]
+        index = int(law.draw(self._rng).argmax())
+        return [index], [law.chance(index)[0] if tell else 0.0]
 
     def _checked(self, ask: Ask, at: str) -> str | None:
         """Whose decision it is, if all that it has besides numbers is what this service takes."""
@@ -373,7 +381,7 @@ class Endpoints:
                 what = "arms must be rows" if self._probe.takes == "arms" else "context must be a list"
                 told = f"{what} of {self._probe.dim} numbers, of norm at most 1"
                 raise Refusal(422, told, [f"decisions.{i}"]) from None
-        return together(rounds)
+        return together(rounds) if len(rounds) > 1 else rounds
 
     def _person(self, given: str | None, at: str) -> str:
         if given is None or len(given) > self._config.limits.person:

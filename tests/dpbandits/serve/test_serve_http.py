@@ -427,7 +427,7 @@ def test_no_person_turns_others_away_and_an_error_inside_is_an_answer(tmp_path, 
         def broken(*_, **__):
             raise ZeroDivisionError("of a person")
 
-        monkeypatch.setattr(endpoints, "Choices", broken)
+        monkeypatch.setattr(endpoints.Endpoints, "_drawn", broken)
         asked["decisions"][0]["person"] = "ab"
         answer = browser.send("POST", "/v1/decisions", "decider", json=asked)
         assert (answer.status_code, answer.json()["error"]) == (500, "an error inside the service")
