@@ -11,25 +11,30 @@ Prometheus's text format, for an owner's token: how many rewards came, and when,
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import os
 import select
+import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
 from typing import Any
 
 from dpbandits.serve.config import digest
+from dpbandits.serve.edge import quiet
 from dpbandits.serve.metrics import BOUNDS
 
-__all__ = ["Admin", "Board", "report"]
+__all__ = ["Admin", "Board", "listening", "report"]
 
 # seconds between two lines of a process, and after which one that is silent counts as stuck
 _EVERY, _SILENT = 1.0, 10.0
 _LONGEST = 2**20
+# of the admin port: connections at once, bytes of a head, and seconds for it and its answer
+_CONNECTIONS, _HEAD, _SECONDS = 64, 2**13, 5.0
 # of several processes the one that is worst off is told: with the least of these, and the most of all others
 _LEAST = ("worker_release", "worker_confirmed", "worker_database_there")
 
@@ -148,6 +153,10 @@ def _build() -> list[str]:
 class Admin:
     """Answers on the admin port, in a thread, until :meth:`close`.
 
+    It runs in the process that starts all others again, so whoever floods it must take nothing from that: a connection
+    has seconds for a small head and for its answer, beyond a few dozen connections the oldest is closed, and nothing is
+    written of who asks.
+
     Parameters
     ----------
     board : Board
@@ -158,38 +167,71 @@ class Admin:
     """
 
     def __init__(self, board: Board, host: str, port: int, owners: Collection[str]) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            timeout = 10
-
-            def do_GET(self) -> None:
-                shown = digest(self.headers.get("Authorization", "").removeprefix("Bearer "))
-                allowed = sum(hmac.compare_digest(one, shown) for one in owners)
-                if self.path == "/livez":
-                    self._say(200, "alive\n")
-                elif self.path != "/metrics":
-                    self._say(404, "there are /metrics and /livez\n")
-                elif not allowed:
-                    self._say(401, "an owner's token is needed: Authorization: Bearer …\n")
-                else:
-                    self._say(200, board.text())
-
-            def _say(self, status: int, text: str) -> None:
-                content = text.encode()
-                self.send_response_only(status)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: Any) -> None:
-                """Nothing is written of who asks."""
-
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://{host}:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, name="admin", daemon=True).start()
+        self._board, self._owners = board, owners
+        self._socket = listening(host, port, backlog=2 * _CONNECTIONS)
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self._socket.getsockname()[1]}"
+        self._open: dict[asyncio.StreamWriter, None] = {}  # the oldest first
+        self._loop, self._ended = asyncio.new_event_loop(), asyncio.Event()
+        self._loop.set_exception_handler(quiet)
+        self._thread = threading.Thread(target=self._run, name="admin", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop answering."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with closing(self._loop):
+            self._loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._connected, sock=self._socket, limit=_HEAD)
+        await self._ended.wait()
+        server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for one in others:
+            one.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open[writer] = None
+        if len(self._open) > _CONNECTIONS:
+            next(iter(self._open)).transport.abort()
+        try:
+            async with asyncio.timeout(_SECONDS):
+                writer.write(self._answer(await reader.readuntil(b"\r\n\r\n")))
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, EOFError, asyncio.LimitOverrunError):  # also TimeoutError
+            pass
+        finally:
+            del self._open[writer]
+            writer.transport.abort()
+
+    def _answer(self, head: bytes) -> bytes:
+        asked, *lines = head.decode("latin-1").split("\r\n")
+        method, _, path = asked.rpartition(" ")[0].partition(" ")
+        named = (line.partition(":") for line in lines)
+        headers = {name.lower(): value.strip() for name, _, value in named}
+        shown = digest(headers.get("authorization", "").removeprefix("Bearer "))
+        allowed = sum(hmac.compare_digest(one, shown) for one in self._owners)
+        if method != "GET":
+            status, text = "405 Method Not Allowed", "only GET\n"
+        elif path == "/livez":
+            status, text = "200 OK", "alive\n"
+        elif path != "/metrics":
+            status, text = "404 Not Found", "there are /metrics and /livez\n"
+        elif not allowed:
+            status, text = "401 Unauthorized", "an owner's token is needed: Authorization: Bearer …\n"
+        else:
+            status, text = "200 OK", self._board.text()
+        content = text.encode()
+        told = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nConnection: close\r\n"
+        return f"{told}Content-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+def listening(host: str, port: int, *, backlog: int) -> socket.socket:
+    """A socket that listens there, on IPv6 where the host is one of its addresses."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=backlog)

@@ -72,9 +72,9 @@ class Limits:
     arms, batch, body, person : int
         Arms of one decision; decisions or rewards of one request; its bytes; letters of an id.
     bodies, connections : int
-        Bytes of all bodies that are being read; open connections, beyond which the oldest idle ones are closed.
+        Bytes of all bodies that are being read; open connections, beyond which the oldest that only wait are closed.
     seconds : int
-        What a request's head may take to arrive, and its body.
+        What a request's head may take to arrive, its body too, and an answer to be read.
     """
 
     arms: int = 1000

@@ -64,9 +64,11 @@ def check(store: Store, wanted: Mapping[str, str]) -> dict[str, tuple[str, str]]
     Raises
     ------
     Mismatch
-        If something has changed that is fixed.
+        If something has changed that is fixed, or nothing is recorded.
     """
     versions = store.fact("contract")
+    if versions is None:
+        raise Mismatch("`dpbandits serve init` (or `init --adopt`) was interrupted: call it again, and it is finished")
     recorded = versions[-1]["terms"]
     changed = {name: (was, wanted[name]) for name, was in recorded.items() if wanted.get(name, was) != was}
     for name, (was, now) in changed.items():

@@ -2,8 +2,8 @@
 
 Whoever can reach the port can open connections, send half a request, and make the log grow. So every worker
 
-* closes a connection that has not sent a whole request head in time, and the oldest idle ones where there are too many
-  (:func:`watch`);
+* closes a connection that has not sent a whole request head in time, or does not read its answer, and the oldest idle
+  ones where there are too many (:func:`watch`);
 * gives a body a deadline, and all bodies together a bound (:class:`Bodies`), after the token was seen;
 * takes decisions of one token at a bounded rate, if the file says so (:class:`Rates`): the horizon is part of the
   budget, and who may decide could else use it up in seconds;
@@ -125,22 +125,29 @@ class _Connection(Protocol):
 
 
 async def watch(connections: Collection[Any], *, most: int, seconds: float) -> None:
-    """Close connections that wait for a whole request head longer than ``seconds``, and idle ones beyond ``most``.
+    """Close connections that keep the server waiting longer than ``seconds``, and of too many the oldest of these.
+
+    It waits for a whole request head, or for an answer to be read.
 
     Parameters
     ----------
     connections : collection
         The server's, which it adds to and takes from.
     """
-    since: dict[_Connection, float] = {}
+    since: dict[_Connection, tuple[_Cycle | None, float]] = {}
     while True:
         now = time.monotonic()
-        idle = [one for one in connections if one.cycle is None or one.cycle.response_complete]
-        since = {one: since.get(one, now) for one in idle}
-        by_age = sorted(idle, key=since.__getitem__)
+        before, since = since, {}
+        for one in connections:
+            cycle = one.cycle
+            # an answer that is not read blocks its request for ever
+            if cycle is None or cycle.response_complete or one.transport.get_write_buffer_size():
+                known, at = before.get(one, (cycle, now))
+                since[one] = (cycle, at if known is cycle else now)  # another request has come since
+        by_age = sorted(since, key=lambda one: since[one][1])
         many = len(connections) - most
         for place, one in enumerate(by_age):
-            if place < many or now - since[one] > seconds:
+            if place < many or now - since[one][1] > seconds:
                 one.transport.abort()
         if many > 0:
             log.warning("more than %s connections: idle ones are closed", most)

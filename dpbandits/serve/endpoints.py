@@ -9,14 +9,16 @@ import asyncio
 import hmac
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from accounting.arrays import Array
 from dpbandits.policy.choices import Law, Perturbed
+from dpbandits.policy.chosen import Choices
+from dpbandits.policy.many import Rounds, together
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
@@ -151,10 +153,7 @@ class Endpoints:
     async def decisions(self, body: Asked, _: str | None) -> str:
         """Choose, and wait for rewards."""
         released = self.newest()
-        found = [
-            self._choose(ask, released, f"decisions.{i}", tell=body.probabilities)
-            for i, ask in enumerate(body.decisions)
-        ]
+        found = self._choose(body.decisions, released, tell=body.probabilities)
         ids: Sequence[str | None] = [None] * len(found)
         maybe: Sequence[str] = ["0-"] * len(found)
         if self._once:
@@ -323,13 +322,44 @@ class Endpoints:
         """The schema."""
         return _json(self._schema)
 
-    def _choose(self, ask: Ask, released: Released, at: str, *, tell: bool) -> tuple[Choice, int]:
+    def _choose(self, asks: Sequence[Ask], released: Released, *, tell: bool) -> list[tuple[Choice, int]]:
         """What is written down, and what the bandit would have chosen; ``tell`` with which probability."""
+        whose = [self._checked(ask, f"decisions.{i}") for i, ask in enumerate(asks)]
+        offered = self._offered(asks)
+        shell = released._shell  # which takes them as they are checked
+        tell = tell and not self._config.apprentice
+        indices, chances = self._drawn(shell, offered, tell=tell)
+        found = []
+        for i, (ask, X, who, bandit) in enumerate(zip(asks, offered, whose, indices, strict=True)):
+            # estimates may be no probabilities
+            index, chance = bandit, chances[i] if tell and 0 < chances[i] <= 1 else None
+            if ask.chosen is not None:
+                index, chance = ask.chosen, ask.probability
+                if index >= shell.count(X):
+                    raise Refusal(422, "chosen must be the index of an arm", [f"decisions.{i}"])
+            arm = X if self._probe.takes == "context" else X[index]
+            visit = visit_key(who, self._writer.key) if who is not None and self._once else None
+            old = bandit if self._config.apprentice else None
+            found.append((Choice(index, chance, arm, who, old, visit=visit), bandit))
+        return found
+
+    def _drawn(self, shell: PrivatePolicy[Any], offered: Rounds, *, tell: bool) -> tuple[list[int], list[float]]:
+        """The chosen indices, and how likely they were, which for some laws costs a hundred times what they do."""
+        if len(offered) > 1:
+            laws = shell.score_many_elsewhere(offered)
+            made = Choices(laws.draw(self._rng), laws)
+            return made.indices.tolist(), made.probabilities.tolist() if tell else [0.0] * len(made)
+        law = shell.score_elsewhere(offered[0])  # of one, its own: the way of many takes longer for it
+        if not isinstance(law, Law):
+            return [int(law.argmax())], [1.0]
+        index = int(law.draw(self._rng).argmax())
+        return [index], [law.chance(index)[0] if tell else 0.0]
+
+    def _checked(self, ask: Ask, at: str) -> str | None:
+        """Whose decision it is, if all that it has besides numbers is what this service takes."""
         limits = self._config.limits
         given, other = (ask.arms, ask.context) if self._probe.takes == "arms" else (ask.context, ask.arms)
-        if given is None and self._probe.offer is NOTHING:
-            given = [0.0]
-        if given is None or other is not None:
+        if (given is None and self._probe.offer is not NOTHING) or other is not None:
             raise Refusal(422, f"this policy takes {self._probe.takes}, and nothing else", [at])
         if ask.arms is not None and len(ask.arms) > limits.arms:
             raise Refusal(422, f"at most {limits.arms} arms", [at])
@@ -338,21 +368,26 @@ class Endpoints:
         ):
             needed = "needed, and probability may be given," if self._config.apprentice else "(or probability) taken"
             raise Refusal(422, f"chosen is {needed} in apprentice mode, and only there", [at])
-        try:
-            X = self._probe.checked_arms(np.array(ask.arms, dtype=np.float64) if ask.arms is not None else given)
-            bandit, chance = chosen(released, X, self._rng, tell=tell and not self._config.apprentice)
-        except (ValueError, OverflowError):
-            what = "arms must be rows" if self._probe.takes == "arms" else "context must be a list"
-            raise Refusal(422, f"{what} of {self._probe.dim} numbers, of norm at most 1", [at]) from None
-        index = bandit
-        if ask.chosen is not None:
-            index, chance = ask.chosen, ask.probability
-            if index >= released._shell.count(X):
-                raise Refusal(422, "chosen must be the index of an arm", [at])
-        arm = X if self._probe.takes == "context" else X[index]
-        who = self._person(ask.person, at) if self._by_person else None
-        visit = visit_key(who, self._writer.key) if who is not None and self._once else None
-        return Choice(index, chance, arm, who, bandit if self._config.apprentice else None, visit=visit), bandit
+        return self._person(ask.person, at) if self._by_person else None
+
+    def _offered(self, asks: Sequence[Ask]) -> Rounds:
+        """The arms (or contexts) of decisions, checked: all at once where they have one shape."""
+        if self._probe.takes == "arms" and len(asks) > 1 and len({len(ask.arms or ()) for ask in asks}) == 1:
+            with suppress(ValueError, OverflowError):  # which of them it is, is found below
+                stack = self._probe.checked_many(np.array([ask.arms for ask in asks], dtype=np.float64))
+                if stack is not None:
+                    return stack
+        rounds = []
+        for i, ask in enumerate(asks):
+            given = [0.0] if ask.arms is None and ask.context is None else ask.context
+            try:
+                numbers = given if ask.arms is None else np.array(ask.arms, dtype=np.float64)
+                rounds.append(self._probe.checked_arms(numbers))
+            except (ValueError, OverflowError):
+                what = "arms must be rows" if self._probe.takes == "arms" else "context must be a list"
+                told = f"{what} of {self._probe.dim} numbers, of norm at most 1"
+                raise Refusal(422, told, [f"decisions.{i}"]) from None
+        return together(rounds) if len(rounds) > 1 else rounds
 
     def _person(self, given: str | None, at: str) -> str:
         if given is None or len(given) > self._config.limits.person:
@@ -364,13 +399,3 @@ class Endpoints:
         if "\0" in given:  # which PostgreSQL does not take
             raise Refusal(422, "person must not hold the character NUL", [at])
         return given
-
-
-def chosen(released: Released, arms: Array, rng: np.random.Generator, *, tell: bool) -> tuple[int, float | None]:
-    """The choice, and its probability, which for some laws costs a hundred times what the choice does."""
-    found = released._shell.score_elsewhere(arms)  # they are checked
-    if not isinstance(found, Law):
-        return int(found.argmax()), 1.0 if tell else None
-    index = int(found.draw(rng).argmax())
-    chance = found.chance(index)[0] if tell else 0.0
-    return index, chance if 0 < chance <= 1 else None

@@ -39,8 +39,12 @@ def init(config: Config) -> list[str]:
     Mismatch
         If the ledger has charged a run of this label.
     """
-    with suppress(Mismatch), closing(Store(config.database)):
-        raise FileExistsError(f"there is a service in {named(config.database)} already: `dpbandits serve` starts it")
+    with suppress(Mismatch), closing(Store(config.database)) as store:
+        # the trail is written last; what is without is of a crash in the middle, or has lost more than that
+        if store.decided() or trail_of(config.checkpoint).exists() or not config.checkpoint.exists():
+            raise FileExistsError(
+                f"there is a service in {named(config.database)} already: `dpbandits serve` starts it"
+            )
     said = [_ledger_for(config)]
     if config.checkpoint.exists():  # a crash came between
         policy = config.open_policy()
@@ -85,13 +89,18 @@ def _ledger_for(config: Config) -> str:
 def adopt(config: Config) -> list[str]:
     """Change over a run of an earlier release, whose database knew of no lineage; the learner must be stopped.
 
-    Whether the database went back before, nobody can tell any more: take it over as it was left.
+    Whether the database went back before, nobody can tell any more: take it over as it was left. After a crash in the
+    middle it may be called again.
     """
-    if tables.widen(config.database):
+    half = False
+    with suppress(Mismatch), closing(Store(config.database)) as store:
+        half = store.fact("contract") is None
+    if not half and tables.widen(config.database):
         return [f"{named(config.database)} is of this release now; it has a table of events, and is else as it was"]
     policy = config.open_policy()
     try:
-        tables.adopt(config.database, {"run": policy.run.id}, policy.decisions)
+        if not half:
+            tables.adopt(config.database, {"run": policy.run.id, "learned": policy.decisions}, policy.decisions)
         with closing(Store(config.database)) as store:
             with store.writing():
                 record(store, terms_of(config, policy), store.now)
@@ -115,9 +124,14 @@ def restore(config: Config, *, burn: bool = False) -> list[str]:
       and is charged; nothing more is learned.
     """
     said = []
+    with closing(Store(config.database)) as store:
+        if (closed := store.fact("closed")) is not None:
+            raise Mismatch(f"the run is closed already ({closed['reason']})")
+        check(store, terms_of(config))
     if config.witness is not None:
         added = Ledger.catch_up(config.ledger, config.witness)
         said.append(f"the ledger has {added} entries again that it had forgotten" if added else "the ledger is whole")
+    config.open_ledger().close()  # what is wrong with it, or with the file, is no reason to burn the run
     try:
         policy = config.open_policy()
     except BlockingIOError:

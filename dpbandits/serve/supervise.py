@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from dpbandits.serve.admin import Admin, Board
+from dpbandits.serve.admin import Admin, Board, listening
 from dpbandits.serve.config import Config
 
 __all__ = ["MISFIT", "Service"]
@@ -52,8 +52,7 @@ class Service:
         self._socket: socket.socket | None = None
         self.url = self.admin_url = ""
         if count:
-            family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-            self._socket = socket.create_server((config.host, config.port), family=family, backlog=1024)
+            self._socket = listening(config.host, config.port, backlog=1024)
             host = f"[{config.host}]" if ":" in config.host else config.host
             self.url = f"http://{host}:{self._socket.getsockname()[1]}"
         self._board = Board()

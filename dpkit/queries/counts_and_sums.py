@@ -178,7 +178,7 @@ def counted(
     with paid(ledger, row):
         exact, names = counts(), used.names
         if unlisted:
-            # a group without a row in use is none: one unit may have any number of those, and only so many of the others
+            # a group without a row in use is none: one unit may have any number of those
             present = np.flatnonzero(exact)
             exact, names = exact[present], [names[i] for i in present]
         noisy = with_noise(exact, law, source)

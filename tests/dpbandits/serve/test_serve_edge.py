@@ -10,23 +10,35 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from serving import TOKENS, Clock, begun, configured, served, wait_until, written
 
-from dpbandits.serve import edge
+from dpbandits.serve import admin, edge
 from dpbandits.serve.admin import Board
 from dpbandits.serve.client import Client
-from dpbandits.serve.config import Config
+from dpbandits.serve.config import Config, digest
 from dpbandits.serve.edge import Bodies, Gone, Rates, Repeated, watch
 from dpbandits.serve.messages import Refusal
 from dpbandits.serve.metrics import BOUNDS
 from dpbandits.serve.supervise import Service
 
 ARMS = np.eye(3).tolist()
+
+
+def ipv6():
+    """Whether this machine speaks it."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not ipv6(), reason="this machine has no IPv6")
 
 
 def told(*messages):
@@ -85,9 +97,11 @@ def test_idle_connections_are_closed_in_time_and_the_oldest_where_there_are_too_
     closed = []
 
     def connection(name, answering=False):
-        transport = SimpleNamespace(abort=lambda: (closed.append(name), connections.discard(one)))
+        transport = SimpleNamespace(
+            abort=lambda: (closed.append(name), connections.discard(one)), get_write_buffer_size=lambda: one.unread
+        )
         cycle = SimpleNamespace(response_complete=not answering)
-        one = type("One", (), {"cycle": cycle, "transport": transport})()
+        one = type("One", (), {"cycle": cycle, "transport": transport, "unread": 0})()
         connections.add(one)
         return one
 
@@ -109,6 +123,63 @@ def test_idle_connections_are_closed_in_time_and_the_oldest_where_there_are_too_
         watching.cancel()
 
     asyncio.run(play())
+
+
+def test_an_answer_that_nobody_reads_is_given_up_and_a_client_that_comes_again_is_not(monkeypatch):
+    """The first held a worker's connections for good, without a token; the other was cut off in the middle."""
+    monkeypatch.setattr(edge, "_LOOK", 0.02)
+    closed = []
+
+    def connection(name, unread):
+        transport = SimpleNamespace(abort=lambda: closed.append(name), get_write_buffer_size=lambda: unread)
+        return type("One", (), {"cycle": SimpleNamespace(response_complete=not unread), "transport": transport})()
+
+    deaf, busy = connection("deaf", 9), connection("busy", 0)
+
+    async def play():
+        watching = asyncio.create_task(watch({deaf, busy}, most=2, seconds=0.5))
+        for _ in range(10):
+            await asyncio.sleep(0.1)
+            busy.cycle = SimpleNamespace(response_complete=True)  # the next request was answered
+        watching.cancel()
+
+    asyncio.run(play())
+    assert set(closed) == {"deaf"}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
+def test_nobody_holds_the_admin_port(host, monkeypatch):
+    """It had a thread for each connection, without a bound, and as long as a byte came in ten seconds."""
+    monkeypatch.setattr(admin, "_SECONDS", 1.0)
+    port = admin.Admin(Board(), host, 0, [digest(TOKENS["owner"])])
+    place, threads = (host, int(port.url.rpartition(":")[2])), threading.active_count()
+    try:
+        silent = [socket.create_connection(place) for _ in range(100)]
+        long = socket.create_connection(place)
+        long.sendall(b"GET /livez HTTP/1.1\r\nx: " + b"a" * 20_000)
+        with urllib.request.urlopen(f"{port.url}/livez", timeout=20) as answer:
+            assert answer.read() == b"alive\n"
+        assert threading.active_count() == threads
+        assert figures(port.url)
+        for one in [*silent, long]:
+            one.settimeout(20)
+            with suppress(ConnectionError):
+                assert one.recv(1) == b""  # closed, and nothing said
+            one.close()
+        for method, path, token, status in (
+            ("POST", "/livez", "", 405),
+            ("GET", "/", "", 404),
+            ("GET", "/metrics", "", 401),
+            ("GET", "/metrics", TOKENS["decider"], 401),
+        ):
+            asked = urllib.request.Request(f"{port.url}{path}", method=method, headers={"Authorization": token})
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(asked, timeout=20)
+            assert refused.value.code == status
+    finally:
+        port.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(place, timeout=5)
 
 
 def test_what_repeats_itself_is_written_a_few_times_with_a_count():

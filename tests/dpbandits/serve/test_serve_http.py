@@ -427,7 +427,7 @@ def test_no_person_turns_others_away_and_an_error_inside_is_an_answer(tmp_path, 
         def broken(*_, **__):
             raise ZeroDivisionError("of a person")
 
-        monkeypatch.setattr(endpoints, "chosen", broken)
+        monkeypatch.setattr(endpoints.Endpoints, "_drawn", broken)
         asked["decisions"][0]["person"] = "ab"
         answer = browser.send("POST", "/v1/decisions", "decider", json=asked)
         assert (answer.status_code, answer.json()["error"]) == (500, "an error inside the service")
@@ -499,3 +499,32 @@ def test_a_database_that_is_older_than_the_checkpoint_is_refused(tmp_path):
     shutil.copy(copy, config.database)
     with pytest.raises(Mismatch, match=r"go on from what was learned, 6 decisions, got .* with 3 and another"):
         Learner(config)
+
+
+def test_the_decisions_of_a_list_are_chosen_together_and_as_likely_as_one_by_one(tmp_path):
+    """One shape or several; each has a draw of its own, and the first wrong one is named, and nothing written."""
+    policy = 'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 300\nexploration = "inverse_gap"'
+    config = configured(tmp_path, policy=policy)
+    rng = np.random.default_rng(3)
+    same = [{"arms": rng.dirichlet(np.ones(3), size=4).tolist()} for _ in range(60)]
+    mixed = [{"arms": rng.dirichlet(np.ones(3), size=2 + i % 3).tolist()} for i in range(30)]
+    with served(config) as (learner, browser):
+        released = learner.policy.released()
+        for asked in (same, mixed):
+            found = browser.decide(*asked)
+            for ask, one in zip(asked, found, strict=True):
+                assert one["probability"] == pytest.approx(released.probability(ask["arms"], one["index"]))
+            assert len({one["id"] for one in found}) == len(asked)
+            assert len({one["index"] for one in found}) > 1
+            quiet = browser.decide(*asked, probabilities=False)
+            assert {one["probability"] for one in quiet} == {None}
+        rows = [choice for _, choice, _ in learner.store.decisions(0, 90)]
+        for ask, row in zip([*same, *same][:90], rows, strict=True):
+            assert row.arm == pytest.approx(np.array(ask["arms"])[row.chosen])
+        for wrong in ([[9.0, 0.0, 0.0]] * 4, [[1.0, 0.0]] * 4, [[1.0, 0.0, 0.0], [1.0]], [[0.1, 0.0, 0.0], [10**400]]):
+            asked = [*same[:5], {"arms": wrong}, *same[:5]]
+            before = learner.store.counts()
+            answer = browser.send("POST", "/v1/decisions", "decider", content=json.dumps({"decisions": asked}))
+            assert answer.status_code == 422
+            assert answer.json()["where"][0].startswith("decisions.5")
+            assert learner.store.counts() == before

@@ -322,6 +322,51 @@ def test_nothing_is_made_but_by_init(tmp_path, storage):
         Learner(config)
 
 
+def test_a_mistake_in_the_file_burns_no_run(tmp_path):
+    """`restore` said of anything that kept the checkpoint from being opened that its data were released already."""
+    path = written(tmp_path)
+    config = Config.read(path)
+    operate.init(config)
+    for wrong in (replace(config, expected_head="0" * 64), Config.read(written(tmp_path, policy=counting(400)))):
+        with pytest.raises(Mismatch, match=r"expected head|must stay what the run was begun with") as refused:
+            operate.restore(wrong, burn=True)
+        assert "--burn" not in str(refused.value)
+    assert operate.doctor(config)[0]
+    operate.close(config)
+    with pytest.raises(Mismatch, match="the run is closed already"):
+        operate.restore(config, burn=True)
+
+
+def killed(monkeypatch, place, name, work, *arguments):
+    """Begin something, and be killed in place of a step."""
+
+    def kill(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, kill)
+        with pytest.raises(KeyboardInterrupt):
+            work(*arguments)
+
+
+@pytest.mark.parametrize("step", ["tables.create", "record", "Trail"])
+def test_an_init_that_was_killed_is_finished_by_the_next(tmp_path, step, monkeypatch):
+    """The budget was charged, and neither `init` nor `restore` made a run of it."""
+    config = Config.read(written(tmp_path))
+    place, name = (operate.tables, "create") if step == "tables.create" else (operate, step)
+    killed(monkeypatch, place, name, operate.init, config)
+    for tried in (Learner, operate.restore) if step == "record" else ():
+        with pytest.raises(Mismatch, match=r"interrupted: call it again|must be beside"):
+            tried(config)
+    assert not operate.doctor(config)[0]
+    operate.init(config)
+    assert operate.doctor(config)[0]
+    assert len(Ledger.open(config.ledger).rows()) == 1
+    Learner(config).close()
+    with pytest.raises(FileExistsError, match="there is a service"):
+        operate.init(config)
+
+
 # ------------------------------------------------------------------------------------------------------------ ids, time
 
 
@@ -530,7 +575,7 @@ def earlier(config):
     trail_of(config.checkpoint).unlink()
 
 
-def test_a_run_of_an_earlier_release_is_taken_over_by_a_command(tmp_path):
+def test_a_run_of_an_earlier_release_is_taken_over_by_a_command(tmp_path, monkeypatch):
     config = configured(tmp_path, policy=counting(400))
     with served(config) as (learner, browser):
         old = [one["id"] for one in browser.decide(*[{"arms": ARMS}] * 6)]
@@ -540,6 +585,7 @@ def test_a_run_of_an_earlier_release_is_taken_over_by_a_command(tmp_path):
     earlier(config)
     with pytest.raises(Mismatch, match=r"of format 4, got .* of format 2: `dpbandits serve init run.toml --adopt`"):
         Learner(config)
+    killed(monkeypatch, operate, "record", operate.adopt, config)
     operate.adopt(config)
     with pytest.raises(Mismatch, match="of format 2 to be adopted"):
         operate.adopt(config)
