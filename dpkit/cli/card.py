@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from accounting import Budget, Ledger
     from accounting.attacks import Attacker
 
-__all__ = ["Card", "card_of", "card_page", "change_of"]
+__all__ = ["Card", "attacks", "card_of", "card_page", "change_of"]
 
 # false-positive rates of the curve on the page
 _RATES = np.geomspace(1e-4, 1.0, 120)
@@ -245,23 +245,24 @@ def card_page(card: Card) -> str:
         f"{card.made:%Y-%m-%d %H:%M} UTC</p><p class='verdict {style}'>{escape(card.claim)}</p></header>"
         f"<section><h2>The guarantee</h2><dl class='facts'>{facts}</dl>"
         f"<p class='head'>Head of the ledger: <code>{escape(card.head)}</code></p></section>"
-        f"{_attacks(card)}"
+        f"{attacks(card.attack if card.releases else None, card.prior)}"
         f"<section><h2>It covers</h2><ul>{covered}</ul><h2>It does not cover</h2><ul>{not_covered}</ul></section>"
         "</main></body></html>\n"
     )
 
 
-def _attacks(card: Card) -> str:
+def attacks(attack: Attacker | None, prior: float) -> str:
+    """A part of a page: what the best attack can do, as a table and a curve; empty where nothing bounds it."""
     from dpkit.cli.charts import Line, line_chart
 
-    if card.attack is None or not card.releases:
+    if attack is None:
         return ""
-    found = card.attack.to_dict(card.prior)
+    found = attack.to_dict(prior)
     rows = "".join(
         "<tr>" + "".join(f"<td class='number'>{100 * float(one[key]):.3g} %</td>" for key in one) + "</tr>"
         for one in found["rates"]
     )
-    curve = card.attack.true_positives(_RATES)
+    curve = attack.true_positives(_RATES)
     picture = line_chart(
         [
             Line("attack", "pld solid", [(math.log10(x), float(y)) for x, y in zip(_RATES, curve, strict=True)]),
@@ -276,7 +277,7 @@ def _attacks(card: Card) -> str:
         "<section><h2>What the best attack can do</h2><p>An attacker knows all other data, sees everything that was "
         "released, and tries to tell whose data were used. Nobody can do better than this:</p><div class='scroll'>"
         "<table><thead><tr><th class='number'>wrongly accused</th><th class='number'>found, at most</th>"
-        f"<th class='number'>a suspicion of {100 * card.prior:.3g} % becomes, at most</th></tr></thead>"
+        f"<th class='number'>a suspicion of {100 * prior:.3g} % becomes, at most</th></tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"
         f"<div class='scroll'>{picture}</div></section>"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from datetime import datetime, timedelta
 from html import escape
 from importlib.resources import files
@@ -10,11 +11,12 @@ from typing import cast
 
 import numpy as np
 
-from accounting import Ledger, Release, UnsupportedRelease, epsilon
+from accounting import Ledger, Release, UnsupportedRelease, attacker, epsilon
 from accounting.audit import Report, ScopeReport
 from accounting.ledger.record.release_counts import ReleaseCounts
 from accounting.text import printable
 from accounting.totals import ACCOUNTANTS, Accountant
+from dpkit.cli.card import attacks
 from dpkit.cli.charts import Line, Mark, line_chart
 from dpkit.cli.printing import accountant_name
 
@@ -64,6 +66,8 @@ def page(ledger: Ledger, report: Report, *, name: str, made: datetime) -> str:
         sections.append(f"<section><h2>What is wrong</h2><ul class='bad'>{items}</ul></section>")
     if best is not None and report.rows:
         sections += [_side_by_side(report), _curve(ledger.total, report), _over_time(ledger, report)]
+        with suppress(UnsupportedRelease):  # where the filter alone has a bound
+            sections.append(attacks(attacker(ledger.total), 0.5))
     if report.scopes:
         sections.append(_scopes(report))
     sections.append(_largest_costs(report))
