@@ -235,7 +235,7 @@ def test_audit_of_a_good_ledger(path, tmp_path):
     assert page.loads == []
     assert "script" not in page.tags
     assert not re.search(r"url\(|@import|https?://", text)
-    assert page.tags.count("svg") == 2
+    assert page.tags.count("svg") == 3
     assert "b" not in page.tags  # the label is text
     for words in ("a <b>bold</b> & costly label", "within the budget", "Spends over time", "one person, replace"):
         assert words in page.words
