@@ -300,6 +300,11 @@ def test_nothing_is_made_but_by_init(tmp_path, storage):
             refused()
     assert [one.name for one in tmp_path.iterdir() if one.name != "run.toml"] == []
     assert not operate.doctor(config)[0]
+    for name in ("database", "ledger", "checkpoint", "witness"):
+        elsewhere = replace(config, **{name: tmp_path / "unmounted" / name})
+        with pytest.raises(FileNotFoundError, match=rf"storage\.{name} must be in a folder that exists.*mkdir -p"):
+            operate.init(elsewhere)
+    assert [one.name for one in tmp_path.iterdir() if one.name != "run.toml"] == []
     lines = operate.init(config)
     assert "made the ledger" in lines[0]
     assert operate.doctor(config)[0]
