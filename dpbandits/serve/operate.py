@@ -269,7 +269,9 @@ def erase(config: Config, person: str) -> list[str]:
             policy.forget(round)
         learner.renew()
     return [
-        f"{len(numbers)} rounds of this person are erased, with the learner's record of those that were open",
+        f"{len(numbers)} {'round' if len(numbers) == 1 else 'rounds'} of this person erased, with the learner's records"
+        if numbers
+        else "no round of this person is kept: either none is left, or the name is not written as requests had it",
         "what was released stays, and what has entered the open sums, until noise covers it",
         "if persons are protected, a keyed hash stays, without which the person could teach again",
     ]

@@ -17,6 +17,7 @@ from dpbandits import Released
 from dpbandits.lab.evaluate import ips, snips
 from dpbandits.serve import endpoints, writer
 from dpbandits.serve.apprentice import report, sums
+from dpbandits.serve.client import Client
 from dpbandits.serve.config import Mismatch
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.messages import Asked, Rewards, Tickets, bounded
@@ -499,3 +500,8 @@ def test_a_database_that_is_older_than_the_checkpoint_is_refused(tmp_path):
     shutil.copy(copy, config.database)
     with pytest.raises(Mismatch, match=r"go on from what was learned, 6 decisions, got .* with 3 and another"):
         Learner(config)
+
+
+def test_a_reward_of_a_decision_without_an_id_says_why_there_is_none():
+    with pytest.raises(ValueError, match=r"activate\(ticket\).*its run has ended"):
+        Client("http://127.0.0.1:9", "token").reward((None, 1.0))

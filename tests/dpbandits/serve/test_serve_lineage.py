@@ -491,8 +491,9 @@ def test_erasing_a_person_leaves_nothing_of_them_that_is_open(tmp_path, storage)
         assert here in learner.policy.open_decisions
     journal = next(tmp_path.glob(".service.checkpoint.*.journal")).read_text()
     lines = operate.erase(config, "ann")
-    assert lines[0].startswith("1 rounds of this person are erased")
+    assert lines[0].startswith("1 round of this person erased")
     assert "what was released stays" in lines[1]
+    assert operate.erase(config, "Ann")[0].startswith("no round of this person is kept")
     with served(config) as (learner, browser):
         assert here not in learner.policy.open_decisions
         assert here + 1 in learner.policy.open_decisions
