@@ -116,6 +116,16 @@ def test_links_of_a_page_lead_somewhere(page):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), target
 
+    for target, anchor in re.findall(r"\]\(([^)#\s]*\.md)?#([^)\s]+)\)", text):
+        assert anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"
+
+
+def anchors(page):
+    """Of headings, as GitHub and the site make them: letters of any alphabet, digits, and a hyphen for every space."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+?)\s*$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\]\(.*?\)", "", title).lower()).replace(" ", "-") for title in titles}
+
 
 def test_the_site_has_every_page_and_notebook():
     for page in [*PAGES, *NOTEBOOKS]:

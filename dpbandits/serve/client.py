@@ -65,6 +65,11 @@ class Client:
     def reward(self, *rewards: tuple[str, float]) -> list[str]:
         """What became of rewards: of each ``(id, reward)``, with the id of its decision, the status."""
         for one in rewards:
+            if len(one) == 2 and one[0] is None:
+                raise ValueError(
+                    "rewards must be of decisions with an id, got None: a decision with a ticket gets its id from "
+                    "activate(ticket), and one with neither is not learned from, as its run has ended"
+                )
             if len(one) != 2 or not isinstance(one[0], str):
                 raise TypeError(
                     f"rewards must be pairs (id, reward), each an argument: reward(*pairs), got {one!r:.80}"

@@ -25,6 +25,11 @@ from dpkit.states import files
 
 __all__ = ["adopt", "close", "doctor", "erase", "init", "restore"]
 
+_NO_WITNESS = (
+    "ledger: it has no witness, so nothing here can show that all storage was put back from one old copy. "
+    "`dpkit ledger backup` makes a witness; name it as storage.witness"
+)
+
 
 def init(config: Config) -> list[str]:
     """Begin a run: charge the ledger, make the first checkpoint and the database. Nothing else makes any of these.
@@ -36,9 +41,12 @@ def init(config: Config) -> list[str]:
     ------
     FileExistsError
         If there is a service in the database already.
+    FileNotFoundError
+        If the folder of one of the files is missing.
     Mismatch
         If the ledger has charged a run of this label.
     """
+    _check_folders(config)
     with suppress(Mismatch), closing(Store(config.database)) as store:
         # the trail is written last; what is without is of a crash in the middle, or has lost more than that
         if store.decided() or trail_of(config.checkpoint).exists() or not config.checkpoint.exists():
@@ -69,6 +77,17 @@ def init(config: Config) -> list[str]:
         f"the run {config.label!r} is charged; its state is {config.checkpoint}, its rounds {named(config.database)}"
     )
     return said
+
+
+def _check_folders(config: Config) -> None:
+    """Refuse before the ledger is made or charged: a missing folder may be a volume that is not mounted."""
+    for name in ("database", "ledger", "witness", "checkpoint"):
+        place = getattr(config, name)
+        if isinstance(place, Path) and not place.parent.is_dir():
+            raise FileNotFoundError(
+                f"storage.{name} must be in a folder that exists, got {place}: is its volume mounted? "
+                f"If the folder is to be new, make it first: mkdir -p {place.parent}"
+            )
 
 
 def _ledger_for(config: Config) -> str:
@@ -264,7 +283,9 @@ def erase(config: Config, person: str) -> list[str]:
             policy.forget(round)
         learner.renew()
     return [
-        f"{len(numbers)} rounds of this person are erased, with the learner's record of those that were open",
+        f"{len(numbers)} {'round' if len(numbers) == 1 else 'rounds'} of this person erased, with the learner's records"
+        if numbers
+        else "no round of this person is kept: either none is left, or the name is not written as requests had it",
         "what was released stays, and what has entered the open sums, until noise covers it",
         "if persons are protected, a keyed hash stays, without which the person could teach again",
     ]
@@ -288,7 +309,7 @@ def doctor(config: Config) -> tuple[bool, list[str]]:
         left = max(0.0, round(ledger.remaining(), 9))
         findings.append((True, f"ledger: {ledger.entries} entries verify, ε = {left:g} left, head {head}"))
         if config.witness is None:
-            findings.append((True, "ledger: no witness (storage.witness) could tell that it went back"))
+            findings.append((True, _NO_WITNESS))
     with looking("database"), closing(Store(config.database)) as store:
         findings.append((True, f"database: {store.decided()} decisions, newest release {store.newest()}"))
         with looking("contract"):

@@ -58,7 +58,7 @@ def entry(card: Card, ledger: Ledger, about: Mapping[str, Any] | None = None) ->
         Where its composition comes from.
     about : mapping, optional
         What people say: sections of the registry's schema (``basic``, ``deployment_model``, …), each with fields; they
-        win over what the ledger says.
+        win over what the ledger says. Empty texts count as not said.
 
     Raises
     ------
@@ -115,7 +115,11 @@ def entry(card: Card, ledger: Ledger, about: Mapping[str, Any] | None = None) ->
         if section not in said or not isinstance(fields, Mapping):
             raise ValueError(f"about must have sections of fields, of {', '.join(said)}; got {section!r}")
         said[section].update(
-            {key: f"{value}" if hasattr(value, "isoformat") else value for key, value in fields.items()}
+            {
+                key: f"{value}" if hasattr(value, "isoformat") else value
+                for key, value in fields.items()
+                if value not in ("", [""])  # of the template, and nobody has filled it
+            }
         )
     name = f"{said['basic']['name']} {said['basic']['publication_date'][:4]}"
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
@@ -125,7 +129,7 @@ def entry(card: Card, ledger: Ledger, about: Mapping[str, Any] | None = None) ->
 def template() -> str:
     """A file for ``--about``, with everything that a ledger cannot know."""
     lines = ["# What only people know, for `dpkit ledger registry --about THIS_FILE`", "[basic]", 'name = ""']
-    lines += ['data_curators = [""]', "publication_date = 2026-01-01"]
+    lines += ['data_curators = [""]', "# publication_date = 2026-01-31  # without it: the date of the first release"]
     section = "basic"
     for asked_in, name, asked in _ASKED:
         if asked_in != section:

@@ -85,12 +85,16 @@ def test_a_record_for_the_registry_fits_its_schema(tmp_path):
     assert loss["privacy_unit"] == "person"
     assert loss["privacy_parameters"]["epsilon"] == pytest.approx(epsilon(Gaussian(9.0) + PureDP(0.1), 1e-6), rel=1e-9)
     assert loss["privacy_parameters"]["delta"] == 1e-6
+    first = record["deployment"]["basic"]["publication_date"]  # of the first release
     about = tmp_path / "about.toml"
     about.write_text(run("ledger", "registry", "--template").replace('name = ""', 'name = "Visits"'), encoding="utf-8")
     record = validated(run("ledger", "registry", place, "--about", about))
     assert record["deployment"]["basic"]["name"] == "Visits"
-    assert record["deployment"]["basic"]["publication_date"] == "2026-01-01"
-    assert record["url_slug"] == "visits-2026"
+    assert record["deployment"]["basic"]["publication_date"] == first
+    assert record["url_slug"] == f"visits-{first[:4]}"
+    # what the template leaves empty stays to be done
+    assert record["deployment"]["basic"]["data_curators"] == ["TODO: who publishes"]
+    assert record["deployment"]["administrative"]["registry_authors"] == ["TODO: who wrote this record"]
     about.write_text("[nothing]\na = 1\n", encoding="utf-8")
     assert "sections of fields" in run("ledger", "registry", place, "--about", about, status=2)
 

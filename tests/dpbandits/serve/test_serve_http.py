@@ -17,6 +17,7 @@ from dpbandits import Released
 from dpbandits.lab.evaluate import ips, snips
 from dpbandits.serve import endpoints, writer
 from dpbandits.serve.apprentice import report, sums
+from dpbandits.serve.client import Client
 from dpbandits.serve.config import Mismatch
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.messages import Asked, Rewards, Tickets, bounded
@@ -528,3 +529,8 @@ def test_the_decisions_of_a_list_are_chosen_together_and_as_likely_as_one_by_one
             assert answer.status_code == 422
             assert answer.json()["where"][0].startswith("decisions.5")
             assert learner.store.counts() == before
+
+
+def test_a_reward_of_a_decision_without_an_id_says_why_there_is_none():
+    with pytest.raises(ValueError, match=r"activate\(ticket\).*its run has ended"):
+        Client("http://127.0.0.1:9", "token").reward((None, 1.0))

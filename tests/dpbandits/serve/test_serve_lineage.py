@@ -300,6 +300,11 @@ def test_nothing_is_made_but_by_init(tmp_path, storage):
             refused()
     assert [one.name for one in tmp_path.iterdir() if one.name != "run.toml"] == []
     assert not operate.doctor(config)[0]
+    for name in ("database", "ledger", "checkpoint", "witness"):
+        elsewhere = replace(config, **{name: tmp_path / "unmounted" / name})
+        with pytest.raises(FileNotFoundError, match=rf"storage\.{name} must be in a folder that exists.*mkdir -p"):
+            operate.init(elsewhere)
+    assert [one.name for one in tmp_path.iterdir() if one.name != "run.toml"] == []
     lines = operate.init(config)
     assert "made the ledger" in lines[0]
     assert operate.doctor(config)[0]
@@ -531,8 +536,9 @@ def test_erasing_a_person_leaves_nothing_of_them_that_is_open(tmp_path, storage)
         assert here in learner.policy.open_decisions
     journal = next(tmp_path.glob(".service.checkpoint.*.journal")).read_text()
     lines = operate.erase(config, "ann")
-    assert lines[0].startswith("1 rounds of this person are erased")
+    assert lines[0].startswith("1 round of this person erased")
     assert "what was released stays" in lines[1]
+    assert operate.erase(config, "Ann")[0].startswith("no round of this person is kept")
     with served(config) as (learner, browser):
         assert here not in learner.policy.open_decisions
         assert here + 1 in learner.policy.open_decisions
