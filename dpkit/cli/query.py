@@ -30,6 +30,9 @@ HOW = (
     "each group) how many rows of one person are used.\n\n"
     "dpkit query survey.csv --mean income --bounds 0 200000 --person id --max-contributions 1 --epsilon 1\n\n"
     "dpkit query visits.parquet --count --groups town --key Linz --key Graz --epsilon 0.5\n\n"
+    "dpkit query visits.csv --mean paid --bounds 0 500 --groups town --key Linz --key Graz --person id --max-groups 2 "
+    "--max-per-group 1 --epsilon 0.5 --ledger visits.ledger\n\n"
+    "One command is one answer. Several answers share a budget through one --ledger, or in one dpkit report.\n\n"
     "dpkit query visits.parquet --count --groups town --groups sex --key town=Linz --key sex=f --key sex=m "
     "--epsilon 0.5\n\n"
     "dpkit query visits.parquet --count --where 'age >= 18 and not town in (Linz, Graz)' --epsilon 0.5\n\n"
@@ -160,7 +163,8 @@ def query_command(
         if len(chosen) != 1:
             raise ValueError(
                 "ask for one of --count, --sum, --mean, --variance, --histogram, --quantile, --top, "
-                "--contribution-bound and --share-cut"
+                "--contribution-bound and --share-cut; several answers share a budget through one --ledger, or in "
+                "one dpkit report"
             )
         name, column = chosen[0], asked[chosen[0]] or None
         form = Form(separator, decimal, thousands, tuple(missing or ()))
