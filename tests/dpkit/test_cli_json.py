@@ -36,7 +36,7 @@ def test_every_command_has_it_and_says_what_it_holds(command):
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory):
     place = tmp_path_factory.mktemp("json") / "team.ledger"
-    run("ledger", "open", place, "--epsilon", 3, "--delta", 1e-6)
+    run("ledger", "create", place, "--epsilon", 3, "--delta", 1e-6)
     run("ledger", "quota", place, "north", "--epsilon", 1, "--delta", 1e-7)
     run("ledger", "spend", place, "Gaussian(6.0)", "--scope", "north")
     return place
