@@ -101,8 +101,8 @@ def private(kind: type[Policy], environment: Any, parameters: Mapping[str, Any],
     elif kind.takes == "context":
         if not hasattr(environment, "context_dim"):
             raise ValueError(
-                f"policies must choose from changing arms in {environment.name}, which shows no contexts to arms that "
-                f"stand (a world such as disjoint does), got {kind.__name__}"
+                f"policies must choose from changing arms in {environment.name}, which shows no contexts to "
+                f"fixed arms (a world such as disjoint does), got {kind.__name__}"
             )
         # the bound on θ is that of all arms together, not of one
         shape, dropped = (environment.context_dim, environment.n_arms), dropped | {"theta_bound"}
