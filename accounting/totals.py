@@ -24,7 +24,7 @@ import accounting.adaptive.registry  # noqa: F401  (the PLD accountant asks thos
 from accounting.checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
 from accounting.printed import as_html
-from accounting.releases.base import Release, known, may_fail
+from accounting.releases.base import Release, compose, known, may_fail
 from accounting.releases.noise import is_gaussian
 
 __all__ = ["Accountant", "Bound", "Comparison", "compare", "delta", "epsilon"]
@@ -57,6 +57,8 @@ def _candidates(rest: Release, whole: Release, accountant: Accountant | None, *,
         return [accountant]
     if every:
         return list(ACCOUNTANTS)
+    if rest == compose([]):  # nothing was released: that costs nothing at δ = 0, too
+        return ["gdp", "pure"]
     if is_gaussian(rest):  # nothing beats an exact answer
         return ["gdp"]
     return [name for name in ACCOUNTANTS if name != "pld" or ACCOUNTANTS["pld"].is_quick(whole)]

@@ -17,7 +17,7 @@ experiment = typer.Typer(
     cls=Commands, help="A/B/n tests: plan one, analyse one that was run, report.", rich_markup_mode="markdown"
 )
 
-_Alpha = Annotated[float, typer.Option(help="How probably anything that is said may ever be wrong.")]
+_Alpha = Annotated[float, typer.Option(help="Level: the largest probability that a statement is ever wrong.")]
 _Range = Annotated[tuple[float, float], typer.Option(help="Smallest and largest possible value; public.")]
 _Delta = Annotated[float, typer.Option(help="δ of the budget.")]
 _Json = Annotated[
@@ -27,12 +27,12 @@ _Json = Annotated[
 
 @experiment.command(cls=Command)
 def plan(
-    baseline: Annotated[float, typer.Argument(help="The mean without any change, such as 0.1.")],
-    effect: Annotated[float, typer.Argument(help="The smallest improvement that is to be found, such as 0.01.")],
+    baseline: Annotated[float, typer.Argument(help="The mean without any change: 0.1 for 10 %.")],
+    effect: Annotated[float, typer.Argument(help="The smallest improvement to find: 0.02 for 2 points.")],
     epsilon: Annotated[list[float], typer.Option("--epsilon", "-e", help="ε. Repeat to compare.")] = [0.5, 1.0, 4.0],  # noqa: B006
     delta: _Delta = 0.0,
     alpha: _Alpha = 0.05,
-    power: Annotated[float, typer.Option(help="How probably the improvement is found.")] = 0.8,
+    power: Annotated[float, typer.Option(help="Probability with which the improvement is found.")] = 0.8,
     arms: Annotated[int, typer.Option(help="Number of arms, the baseline among them.")] = 2,
     metric_range: _Range = (0.0, 1.0),
     std: Annotated[

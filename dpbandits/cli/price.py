@@ -70,7 +70,7 @@ def price(
     person: options.PersonColumn = None,
     feature: Annotated[
         list[str] | None,
-        _log(help="A column that describes the arm or the visitor; which of them, is found and said. Repeat it."),
+        _log(help="A column that describes the arm or the visitor; the command finds out which. Repeat it."),
     ] = None,
     reward_range: Annotated[tuple[float, float], _log(help="Smallest and largest possible reward.")] = (0.0, 1.0),
     feature_bound: Annotated[float, _log(help="Length to which a row of features may go.")] = 1.0,

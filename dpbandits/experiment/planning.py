@@ -194,7 +194,7 @@ def plan(
     if not 0.0 <= share < share + step <= 1.0:
         raise ValueError(
             f"baseline and baseline + effect must lie in metric_range, [{low:g}, {high:g}], got baseline={baseline!r} "
-            f"and effect={effect!r}"
+            f"and effect={effect!r}: write 10 % as 0.1, or state the metric_range of values that are no shares"
         )
     spread = None if std is None else positive("std", std) / length
     level = fraction("alpha", alpha), fraction("power", power)

@@ -163,7 +163,8 @@ class PriceTable:
         if abs(self.paid - self.told) > _FAR:
             text += (
                 f" An arm taken at random pays {self.paid:.2g} of the range of rewards, and policies believed "
-                f"{self.told:.2g}: all of them learn faster when told, base_rate= or --base-rate, if that is public."
+                f"{self.told:.2g}. If that rate is public, state it by base_rate= or --base-rate: every policy then "
+                "learns faster, and the prices change."
             )
         return text
 

@@ -80,7 +80,8 @@ def checked_reward(reward: float, low: float, high: float, *, clip: bool) -> flo
         return value
     if clip and not math.isnan(value) and math.isfinite(low) and math.isfinite(high):
         return min(max(value, low), high)
-    raise ValueError(f"reward must be a finite number in [{low:g}, {high:g}], got reward={reward!r}")
+    way = ": state a wider reward_range= from public knowledge, or cut the reward to it" if math.isfinite(value) else ""
+    raise ValueError(f"reward must be a finite number in [{low:g}, {high:g}], got reward={reward!r}{way}")
 
 
 def unit_rows(arms: ArrayLike | None, dim: int) -> Array:

@@ -469,8 +469,8 @@ class PrivatePolicy(Policy, Generic[Public]):
             return super().who(person)
         if person is None:
             raise ValueError(
-                "person must be given where the budget protects persons: select(arms, person=id), or a budget with "
-                "unit='round', got person=None"
+                "person must be given where the budget protects persons: select(arms, person=id), in an "
+                "experiment assign(person=id), or a budget with unit='round', got person=None"
             )
         key = persons.key(person)
         if not persons.kind:
@@ -595,5 +595,8 @@ class PrivatePolicy(Policy, Generic[Public]):
         recorded = {(row.label, row.release) for row in ledger.rows()}
         for row in self.ledger.rows():
             if (row.label, row.release) not in recorded:
-                raise ValueError(f"ledger must hold the cost of {row.label!r}, got a ledger without it")
+                raise ValueError(
+                    f"ledger must hold the cost of {row.label!r}, got a ledger without it: open the one that the "
+                    "policy was made with"
+                )
         self.ledger = ledger

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Claim", "Way", "read_claim"]
 
 _NUMBER = r"(\d{1,3}(?:[,_]\d{3})+(?!\d)|\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
-_UNITS = r"(?:\s*(?:rows|records|examples|samples|images|people|users|units))?"
+_ROWS = r"(?:rows|records|examples|samples|images|people|users|units)"
+_UNITS = rf"(?:\s*{_ROWS})?"
 # What a claim says, and what it may say besides.
 _WORDS = {
     "noise": rf"noise(?:\s*multiplier)?(?:\s*of|\s*=|:)?\s*{_NUMBER}",
@@ -34,6 +35,10 @@ _WORDS = {
         rf"batch(?:es)?(?:\s*size)?(?:\s*of|\s*=|:)?\s*{_NUMBER}{_UNITS}"
         rf"\s*(?:out\s+of|of|from|in)\s*{_NUMBER}{_UNITS}"
     ),
+    # a batch and the rows apart: "batch size 256, n = 60,000", "60,000 examples, batch 256"
+    "batch alone": rf"batch(?:es)?(?:\s*size)?(?:\s*of|\s*=|:)?\s*{_NUMBER}{_UNITS}",
+    "rows before": rf"{_NUMBER}\s*(?:training\s*)?{_ROWS}",
+    "rows after": rf"(?:n|data\s*set|{_ROWS})(?:\s*size)?(?:\s*of|\s*=|:)?\s*{_NUMBER}",
     "epochs": rf"{_NUMBER}\s*epochs?",
     "steps": rf"{_NUMBER}\s*(?:steps|iterations)",
 }
@@ -124,9 +129,16 @@ def read_claim(text: str) -> Claim | None:
         if re.search(rf"\b(?:{pattern})\b", rest):
             made.append(name)
             rest = re.sub(rf"\b(?:{pattern})\b", " ", rest)
+    apart = [said[name] for name in ("batch alone", "rows before", "rows after") if name in said]
+    if "batch" not in said and "batch alone" in said and len(apart) == 2:
+        said["batch"] = apart[0] + apart[1]
+    elif ("batch" in said and apart) or len(apart) > 2:
+        raise ValueError(f"the claim says its batch, and of how many rows, twice: {_HOW}")
     for name, what in (("noise", "noise"), ("batch", "batch, and of how many rows")):
         if name not in said:
             raise ValueError(f"the claim does not say its {what}: {_HOW}")
+    if re.search(r"ε|δ|\beps(?:ilon)?\b|\bdelta\b", rest):
+        raise ValueError(f"the claimed ε and δ go into --epsilon and --delta; of the run, {_HOW}")
     left = re.sub(rf"\b(?:{_BESIDES})\b", " ", rest)
     if unknown := re.search(r"[^\s,;.:()+&-]+", left):
         raise ValueError(f"{unknown[0]!r} is not understood in a claim: {_HOW}")

@@ -146,11 +146,11 @@ def check_command(
 ) -> None:
     """Say whether a claimed (ε, δ) holds for a description, for which neighbours, and by which accountant.
 
-    A run of DP-SGD may be said in words: there is an answer for each way in which its batches may have been made.
+    A run of DP-SGD may be described in words. There is a row for each way in which its batches may have been made.
 
-    Exit status: 0 if it holds, 1 if it does not or nothing here proves it, 2 if the question means nothing.
+    Exit status: 0 if the claim holds, 1 if it is false or nothing here proves it, 2 if the question is not understood.
 
-    Words hold if they do for the way to make batches that they name, or else for every way.
+    A run in words must hold for the way of making batches that it names, or else for every way.
 
     dpkit check "1000 * PoissonSubsampled(Gaussian(1.1), 0.01)" --epsilon 3 --delta 1e-5
 

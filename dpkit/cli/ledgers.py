@@ -73,7 +73,7 @@ def create_command(
 
         if (epsilon is None) != (delta is None):
             missing = "--delta" if delta is None else "--epsilon"
-            raise ValueError(f"{missing} must be given, too: a budget is both --epsilon and --delta")
+            raise ValueError(f"{missing} must be given, too: a budget is both --epsilon and --delta (0 for pure ε)")
         budget = None
         if epsilon is not None and delta is not None:
             budget = Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency), unit=unit)

@@ -30,6 +30,9 @@ HOW = (
     "each group) how many rows of one person are used.\n\n"
     "dpkit query survey.csv --mean income --bounds 0 200000 --person id --max-contributions 1 --epsilon 1\n\n"
     "dpkit query visits.parquet --count --groups town --key Linz --key Graz --epsilon 0.5\n\n"
+    "dpkit query visits.csv --mean paid --bounds 0 500 --groups town --key Linz --key Graz --person id --max-groups 2 "
+    "--max-per-group 1 --epsilon 0.5 --ledger visits.ledger\n\n"
+    "One command is one answer. Several answers share a budget through one --ledger, or in one dpkit report.\n\n"
     "dpkit query visits.parquet --count --groups town --groups sex --key town=Linz --key sex=f --key sex=m "
     "--epsilon 0.5\n\n"
     "dpkit query visits.parquet --count --where 'age >= 18 and not town in (Linz, Graz)' --epsilon 0.5\n\n"
@@ -71,13 +74,13 @@ def query_command(
         typer.Option(
             metavar="TEST",
             help="Only rows like this: 'age >= 18', 'town = Linz', 'day < 2026-02-01', 'town in (Linz, Graz)', or "
-            "'town', where it is known; joined by and, or, not and parentheses; repeatable, for rows that pass all. "
-            "Relations are = (or ==) != < <= > >= in. What holds such a sign or word goes into quotes. A row without "
-            "the value never passes.",
+            "'town', if it is known. Join tests by and, or, not and parentheses; repeat the option for rows that pass "
+            "all. Relations are = (or ==) != < <= > >= in. Put names with such a sign or word into quotes. A row "
+            "without the value never passes.",
         ),
     ] = None,
     q: Annotated[list[float] | None, typer.Option("-q", help="A quantile's rank in [0, 1]; repeatable.")] = None,
-    bins: Annotated[int, typer.Option(help="Of the histogram.")] = 10,
+    bins: Annotated[int, typer.Option(help="Number of bins of the histogram.")] = 10,
     k: Annotated[int, typer.Option("-k", help="How many of the most frequent.")] = 1,
     groups: Annotated[
         list[str] | None,
@@ -86,24 +89,26 @@ def query_command(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            help="A group or candidate to report; repeatable. Counts can do without. Of a cross-table COLUMN=VALUE, "
-            "for all cells of these values, or one cell, VALUE,VALUE."
+            help="A group or candidate to report; repeat it for each. Counts may leave it out where δ > 0. In a "
+            "cross-table COLUMN=VALUE stands for all cells with these values, and VALUE,VALUE for one cell."
         ),
     ] = None,
-    person: Annotated[str | None, typer.Option(metavar="COLUMN", help="Whose row it is.")] = None,
-    max_contributions: Annotated[int | None, typer.Option(help="How many rows of one person are used.")] = None,
-    max_groups: Annotated[int | None, typer.Option(help="In how many groups one person is counted.")] = None,
-    max_per_group: Annotated[int | None, typer.Option(help="How many rows of one person are used in a group.")] = None,
-    share: Annotated[float, typer.Option(help="Of the persons, with --contribution-bound.")] = 0.95,
-    largest: Annotated[int, typer.Option(help="The largest --contribution-bound of interest.")] = 100,
+    person: Annotated[str | None, typer.Option(metavar="COLUMN", help="Whose row it is; protects persons.")] = None,
+    max_contributions: Annotated[int | None, typer.Option(help="At most so many rows of one person are used.")] = None,
+    max_groups: Annotated[int | None, typer.Option(help="One person is counted in at most so many groups.")] = None,
+    max_per_group: Annotated[
+        int | None, typer.Option(help="At most so many rows of one person in a group are used.")
+    ] = None,
+    share: Annotated[float, typer.Option(help="Share of the persons who keep the --contribution-bound.")] = 0.95,
+    largest: Annotated[int, typer.Option(help="The largest --contribution-bound that may be the answer.")] = 100,
     at_most: Annotated[
         int | None, typer.Option(help="How many rows of one person --share-cut looks at; by default ten times as many.")
     ] = None,
     delta: Annotated[
         float | None,
         typer.Option(
-            help="The δ it may cost; by default the ledger's, of which groups that are found without --key take a "
-            "hundredth, or 0."
+            help="The δ that this answer may cost; by default the ledger's (a hundredth of it, if groups are found "
+            "without --key), or 0."
         ),
     ] = None,
     adjacency: Annotated[
@@ -119,12 +124,12 @@ def query_command(
         str | None,
         typer.Option(help="Record the cost in this ledger (a file or postgresql://…), which may refuse it."),
     ] = None,
-    separator: Annotated[str, typer.Option(help="What stands between the columns of a CSV file.")] = ",",
+    separator: Annotated[str, typer.Option(help="The separator of columns in a CSV file.")] = ",",
     decimal: Annotated[str, typer.Option(help="The decimal point of a CSV file; a comma, say.")] = ".",
-    thousands: Annotated[str | None, typer.Option(help="What parts the thousands in a CSV file.")] = None,
+    thousands: Annotated[str | None, typer.Option(help="The separator of thousands in a CSV file.")] = None,
     missing: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="What else a CSV file writes for a missing value; repeatable."),
+        typer.Option(metavar="TEXT", help="A further text that stands for a missing value; repeatable."),
     ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
@@ -160,7 +165,8 @@ def query_command(
         if len(chosen) != 1:
             raise ValueError(
                 "ask for one of --count, --sum, --mean, --variance, --histogram, --quantile, --top, "
-                "--contribution-bound and --share-cut"
+                "--contribution-bound and --share-cut; several answers share a budget through one --ledger, or in "
+                "one dpkit report"
             )
         name, column = chosen[0], asked[chosen[0]] or None
         form = Form(separator, decimal, thousands, tuple(missing or ()))

@@ -125,7 +125,9 @@ def _run(
     try:
         opened = nullcontext() if place is None else Ledger.open(place)
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}: make one with dpkit ledger open … --epsilon … first") from None
+        raise FileNotFoundError(
+            f"{error}, with --epsilon, --delta, --unit and --adjacency as in the plan's budget"
+        ) from None
     with opened as ledger:
         plan = asked.plan(ledger=ledger, **budget)
         if dry or file is None:

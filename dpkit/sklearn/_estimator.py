@@ -113,7 +113,7 @@ class PrivateGLM(CountsFits):
     def _descend(self, objective: GLM | Softmax, X: Array, y: Array, groups: ArrayLike | None) -> tuple[Array, Array]:
         """θ and the offset, a row and an entry for each η."""
         if self.budget is None:
-            raise ValueError("budget must be given, got budget=None")
+            raise ValueError("budget must be given, budget=Budget(1.0, 1e-6) say, got budget=None")
         ledger = checked_ledger(self.ledger)
         if self.solver not in ("preconditioned", "gradient_descent", "dp_ftrl"):
             raise ValueError(

@@ -55,7 +55,7 @@ class Asked(NamedTuple):
 def asked(estimator: CountsFits, X: ArrayLike, groups: ArrayLike | None) -> Asked:
     """Check the table, the budget, the ledger and the source of an estimator's fit."""
     if estimator.budget is None:
-        raise ValueError("budget must be given, got budget=None")
+        raise ValueError("budget must be given, budget=Budget(1.0, 1e-6) say, got budget=None")
     budget = checked_budget(estimator.budget, allowed=("replace", "add_remove", "zero_out"), people=True)
     if budget.delta == 0:
         raise ValueError(f"budget must have delta > 0 for Gaussian noise, got {budget!r}: allow 1e-6, say")

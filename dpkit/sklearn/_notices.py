@@ -63,7 +63,8 @@ def warn_of_shortened(share: float, deviation: float, row_norm: float) -> None:
     if share - 3.0 * deviation > 0.5:
         warnings.warn(
             f"about {min(share, 1.0):.0%} of the rows were longer than row_norm={row_norm!r} and were shortened to it: "
-            "scale features by public constants, so that an average row has length row_norm or less",
+            "scale features by public constants, so that an average row has length row_norm or less, or raise "
+            "row_norm: d features of size about 1, as PrivateScaler makes them, need about row_norm=√d",
             ShortenedRowsWarning,
             stacklevel=5,
         )

@@ -139,7 +139,7 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
                 f"estimator must be a PrivateGLMClassifier or a PrivateGLMRegressor, got estimator={estimator!r}"
             )
         if self.budget is None:
-            raise ValueError("budget must be given, got budget=None")
+            raise ValueError("budget must be given, budget=Budget(1.0, 1e-6) say, got budget=None")
         if isinstance(self.budget, Budget) and self.budget.adjacency == "add_remove":
             raise ValueError(
                 "budget.adjacency must be one of ('replace', 'zero_out'), under which places in the table are public, "

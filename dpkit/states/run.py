@@ -330,7 +330,10 @@ class Run:
         """
         id, step, anchor, with_ledger = _checked(saved)
         if ledger is None and with_ledger:
-            raise ValueError("ledger must be given for a state that was made with one, got ledger=None")
+            raise ValueError(
+                "ledger must be given for a state that was made with one, got ledger=None: give the ledger that "
+                "this run was charged to, ledger=Ledger.open(path) of one in a file"
+            )
         if ledger is None and not (unattended or self.simulation):
             raise ValueError(
                 "a state without a ledger goes on only where unattended=True says that it is the newest and that "

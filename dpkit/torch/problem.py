@@ -178,6 +178,11 @@ def torch_optimizer(
 
     if make is None:
         return torch.optim.SGD(parameters, lr=learning_rate)
+    if not callable(make):
+        raise TypeError(
+            "optimizer must be a function of the parameters, lambda parameters: torch.optim.SGD(parameters, lr=0.1) "
+            f"say, as a copy of the module is trained, got {type(make).__name__}"
+        )
     inner = make(parameters)
     if not isinstance(inner, torch.optim.Optimizer):
         raise TypeError(f"optimizer must return a torch.optim.Optimizer, got {inner!r}")

@@ -5,10 +5,12 @@ import math
 import pytest
 
 from accounting import (
+    Budget,
     DiscreteGaussian,
     FixedSizeSubsampled,
     Gaussian,
     Laplace,
+    Ledger,
     LocalShuffled,
     NoisyMax,
     PoissonSubsampled,
@@ -74,6 +76,13 @@ def test_responses_that_hide_nothing():
             assert epsilon(encoding, 1e-6) == pytest.approx(eps, rel=1e-3)
             lower, upper = bound(encoding, 1e-6)
             assert 0 <= lower <= upper
+
+
+@pytest.mark.parametrize("small", [0.0, 1e-6])
+def test_a_ledger_in_which_nothing_lies_has_spent_nothing(small):
+    """A pure budget, too: it said that ε was infinite, as Gaussian noise at δ = 0 would be."""
+    assert epsilon(0 * Gaussian(1.0), small) == 0.0
+    assert Ledger(Budget(1.0, small)).epsilon() == 0.0
 
 
 def test_nothing_costs_less_than_nothing():

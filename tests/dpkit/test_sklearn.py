@@ -554,7 +554,7 @@ THREE, REMOVED = {"classes": (0, 1, 2)}, Budget(1.0, 1e-5, adjacency="add_remove
 @tabled(
     ("make", "change", "data", "error", "message"),
     [
-        (classifier, {"budget": None}, {}, ValueError, "budget must be given, got budget=None"),
+        (classifier, {"budget": None}, {}, ValueError, "budget must be given, "),
         (classifier, {"budget": 1.0}, {}, TypeError, "budget must be a Budget"),
         (classifier, {"budget": REMOVED}, {}, ValueError, "public_rows must be given"),
         (classifier, {"loss": "squared"}, {}, ValueError, "loss must be 'logistic' or 'probit', got loss='squared'"),

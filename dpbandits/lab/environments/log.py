@@ -144,7 +144,8 @@ class LogReplay(Named):
                 raise ValueError(
                     f"{table.name}: column {told!r} does not look like a feature of an arm: name the features "
                     "(features=, --feature), and the persons' column, if it is one (person_column=, --person); a log "
-                    "of the choices that were made, with their probabilities, is for `dpbandits evaluate`"
+                    "with one choice per row and its probability is for `dpbandits price --probability COLUMN` and "
+                    "`dpbandits evaluate`"
                 )
         table.require([*special, *features])
         if not features:

@@ -647,6 +647,7 @@ class Counting(nn.Linear):
         ({"batch": 0}, ValueError, "batch must be at least 1"),
         ({"learning_rate": -1.0}, ValueError, "learning_rate must be positive"),
         ({"rows_at_once": 0}, ValueError, "rows_at_once must be at least 1"),
+        ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=1.0)}, TypeError, "optimizer must be a function of the"),
         ({"optimizer": lambda parameters: 3}, TypeError, r"optimizer must return a torch\.optim\.Optimizer"),
         ({"optimizer": lambda p: torch.optim.SGD(p[:1], lr=1.0)}, ValueError, "optimizer must hold the parameters"),
         ({"optimizer": lambda p: torch.optim.LBFGS(p)}, ValueError, "optimizer must take a step from one gradient"),

@@ -142,7 +142,8 @@ def test_files_and_columns_that_are_not_there_are_named(files):
     assert "there is no file" in run(files / "visits.toml", files / "no.csv", status=2)
     pd.DataFrame({"id": [1]}).to_csv(files / "other.csv", index=False)
     assert "no column 'paid'" in run(files / "visits.toml", files / "other.csv", status=2)
-    assert "make one with dpkit ledger open" in run(files / "visits.toml", "--ledger", files / "no.ledger", status=2)
+    refused = " ".join(run(files / "visits.toml", "--ledger", files / "no.ledger", status=2).split())
+    assert "`dpkit ledger create`, with --epsilon, --delta, --unit and --adjacency" in refused
 
 
 def test_candidates_and_edges_stand_in_the_place_of_bounds(tmp_path):
