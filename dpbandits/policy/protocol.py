@@ -56,7 +56,7 @@ _LONGEST = 2**62  # what a state counts
 
 
 class Policy(ManyRounds, ABC):
-    """Base of all policies: it checks and keeps the books; the algorithm is in ``score`` and ``learn``.
+    """Base of all policies: it checks input and keeps open decisions; the algorithm is in ``score`` and ``learn``.
 
     A subclass keeps its constructor's arguments under their own names and lists what it learns in ``learned``; then it
     saves and loads, also if it is defined outside this package. Methods may be called from several threads.

@@ -62,7 +62,7 @@ _BOOKS |= {"persons", "unseen", "scale"}
 
 
 class Released:
-    """A policy's public half at one release: immutable, and safe to be used by several threads.
+    """What a policy has released, as a value by which other machines choose arms: immutable, safe for threads.
 
     Made by :meth:`dpbandits.PrivatePolicy.released` and :meth:`from_json`.
 

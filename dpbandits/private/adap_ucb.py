@@ -62,7 +62,7 @@ class Indices:
 
 
 class AdaPUCB(PrivatePolicy[Indices]):
-    """Optimism from the last episode of each arm.
+    """A private bandit of named arms: optimism from noisy sums of the last episode of each arm.
 
     Parameters
     ----------

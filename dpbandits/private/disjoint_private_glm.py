@@ -80,7 +80,7 @@ __all__ = ["DisjointPrivateGLM"]
 
 
 class DisjointPrivateGLM(PrivatePolicy[Estimate]):
-    """Posterior draws from noisy sums, a block for every arm.
+    """A private bandit on features of visitors, behind a trusted server, with parameters of its own for every arm.
 
     Parameters
     ----------

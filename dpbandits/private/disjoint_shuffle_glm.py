@@ -90,7 +90,7 @@ class Weighted:
 
 
 class DisjointShuffleGLM(PrivatePolicy[Weighted]):
-    """Posterior draws from weighted shuffled sums, a block for every arm.
+    """A private bandit on features of visitors, through a shuffler, with parameters of its own for every arm.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ _CONTINUED = ("OnePassPrivateGLM", "PrivateHvtUCB")
 
 
 class Doubling(Epochs):
-    """A private policy that is started afresh for epochs of doubling length.
+    """Run a private policy without a known horizon: it is started afresh for epochs of doubling length.
 
     Parameters
     ----------

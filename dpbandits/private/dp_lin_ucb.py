@@ -101,7 +101,7 @@ class Rule:
 
 
 class DPLinUCB(PrivatePolicy[Estimate]):
-    """Optimism over noisy linear statistics.
+    """A private linear bandit behind a trusted server: LinUCB on noisy second moments and sums of rewards.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ def _published() -> type[Policy]:
 
 @as_published(_published)
 class DPHDB(PrivatePolicy[Estimates]):
-    """Forced rounds, then the arm of the best sparse private estimate.
+    """A private sparse linear bandit in high dimension: forced rounds, then the best arm of a private estimate.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ class Survivors:
 
 
 class DPSE(PrivatePolicy[Survivors]):
-    """Arms that are surely not the best are eliminated, epoch by epoch.
+    """A private bandit of named arms: arms that are surely not the best are eliminated, epoch by epoch.
 
     Parameters
     ----------

@@ -139,7 +139,7 @@ def _published() -> type[Policy]:
 
 @as_published(_published)
 class JointDPGLM(PrivatePolicy[Estimates]):
-    """Private optimism with an exploration set, elimination, and estimates at capped numbers of switches.
+    """A private generalized linear bandit behind a trusted server: a paper's algorithm, kept for comparison.
 
     Parameters
     ----------

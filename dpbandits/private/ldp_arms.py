@@ -61,7 +61,7 @@ __all__ = ["LDPArms"]
 
 
 class LDPArms(PrivatePolicy[Estimate]):
-    """Posterior draws from randomized reports of rewards.
+    """A private A/B/n test without a trusted server: every device randomizes its own report.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ class Record:
 
 
 class LDPGLM(PrivatePolicy[Estimate]):
-    """A posterior under sums of locally randomized records.
+    """A private bandit on features without a trusted server: every device randomizes its own record.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ class Record:
 
 
 class OnePassPrivateGLM(PrivatePolicy[Estimate]):
-    """A posterior under noisy one-pass statistics, released on a public schedule.
+    """A private bandit on features of arms, behind a trusted server; all that it keeps is one noisy sum.
 
     Parameters
     ----------

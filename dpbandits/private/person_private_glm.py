@@ -78,7 +78,7 @@ __all__ = ["PersonPrivateGLM"]
 
 
 class PersonPrivateGLM(PrivatePolicy[Estimate]):
-    """Optimism over everybody's refreshed statistics, released on a public schedule, with a person as the unit.
+    """A private bandit on features of arms, behind a trusted server, for persons who come back many times.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ __all__ = ["PrivateArms"]
 
 
 class PrivateArms(PrivatePolicy[Estimate]):
-    """Posterior draws from noisy sums of each arm's own batches.
+    """A private A/B/n test that learns, behind a trusted server: named arms without features.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ class Refit:
 
 
 class PrivateHvtUCB(PrivatePolicy[Estimate]):
-    """Randomised optimism around a private one-pass Huber regression, E[r | x] = base_rate + xᵀθ.
+    """A private linear bandit for heavy-tailed rewards, E[r | x] = base_rate + xᵀθ, behind a trusted server.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ __all__ = ["Restarting"]
 
 
 class Restarting(Epochs):
-    """A private policy that is started afresh, every so many rounds or when the world has changed.
+    """A private policy for a world that changes: it is started afresh, every so many rounds or on evidence.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ __all__ = ["ShuffleArms"]
 
 
 class ShuffleArms(PrivatePolicy[Estimate]):
-    """Posterior draws from shuffled sums of each arm's own batches.
+    """A private A/B/n test through a shuffler: named arms without features.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ def _published() -> type[Policy]:
 
 @as_published(_published)
 class ShuffleGLM(PrivatePolicy[Estimates]):
-    """Batched elimination with shuffled design matrices and shuffled gradient descent.
+    """A private generalized linear bandit through a shuffler: a paper's algorithm, kept for comparison.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ class Refit:
 
 
 class ShuffleLinUCB(PrivatePolicy[Estimate]):
-    """LinUCB on shuffled sums over batches.
+    """A private linear bandit through a shuffler: LinUCB on noisy sums over batches.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ class Record:
 
 
 class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
-    """A posterior under noise-weighted sums of one-pass statistics, each shuffled batch summed once.
+    """A private bandit on features of arms, through a shuffler; each batch is summed once.
 
     Parameters
     ----------

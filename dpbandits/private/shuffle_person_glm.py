@@ -47,7 +47,7 @@ __all__ = ["ShufflePersonGLM"]
 
 
 class ShufflePersonGLM(PersonPrivateGLM):
-    """Optimism over everybody's refreshed statistics, summed by a shuffler, with a person as the unit.
+    """A private bandit on features of arms, through a shuffler, for persons who come back many times.
 
     Parameters, defaults and errors are those of :class:`~dpbandits.policies.PersonPrivateGLM`.
 

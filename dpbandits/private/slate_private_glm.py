@@ -62,7 +62,7 @@ _LEVEL = 0.1
 
 
 class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
-    """The k best arms of every round under noisy one-pass statistics, released on a public schedule.
+    """A private bandit for pages of k arms with clicks by position, behind a trusted server.
 
     Parameters
     ----------

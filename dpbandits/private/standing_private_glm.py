@@ -87,7 +87,7 @@ _MOST_RELEASES = 128
 
 
 class StandingPrivateGLM(PrivatePolicy[Estimate]):
-    """Thompson's draws from the posterior under noisy sums of rewards, for arms that are public and stand.
+    """A private bandit on arms that are public and do not change, behind a trusted server.
 
     A round offers all arms, or some of them in any order. What is offered must be public: a choice among some arms
     *because of the person who comes* is not protected. And what ``register`` writes down must be a choice by what

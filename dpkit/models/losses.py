@@ -234,7 +234,7 @@ _LOSSES = {
 
 
 def glm(loss: str, *, threshold: float | None = None, clip: float | None = None) -> GLM:
-    """The loss of that name; see the module's table.
+    """The loss of a generalized linear model by its name, "logistic" say; the module's table has the names.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ def contribution_bound(
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
 ) -> Answer:
-    """A bound that about a ``share`` of the persons keep without losing a row, as ``max_contributions=`` elsewhere.
+    """Find ``max_contributions=`` privately: about a ``share`` of the persons keep it without losing a row.
 
     Parameters
     ----------

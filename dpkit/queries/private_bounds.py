@@ -53,7 +53,7 @@ def private_bounds(
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
 ) -> Answer:
-    """Bounds that leave about a ``share`` of the rows as they are, as ``bounds=`` of another query.
+    """Find ``bounds=`` for another query privately: about a ``share`` of the rows lie within them.
 
     Parameters
     ----------

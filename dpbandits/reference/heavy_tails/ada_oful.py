@@ -28,7 +28,7 @@ __all__ = ["AdaOFUL"]
 
 
 class AdaOFUL(ReferencePolicy):
-    """Optimism for E[r | x] = base_rate + xᵀθ around an adaptive pseudo-Huber regression.
+    """A linear bandit for heavy-tailed rewards whose noise changes: adaptive pseudo-Huber regression with optimism.
 
     Parameters
     ----------

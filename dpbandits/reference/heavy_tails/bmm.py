@@ -44,7 +44,7 @@ _RATE = 0.5 * math.log(3.0) + 0.5 * math.log(0.6)  # kl(½‖1/6)
 
 
 class BMM(ReferencePolicy):
-    """Optimism for E[r | x] = base_rate + xᵀθ by medians of ridge regressions, arm by arm.
+    """A linear bandit for heavy-tailed rewards: medians of ridge regressions, arm by arm, with optimism.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ __all__ = ["BTC"]
 
 
 class BTC(ReferencePolicy):
-    """Optimism for E[r | x] = base_rate + xᵀθ by sums that are truncated arm by arm.
+    """A linear bandit for heavy-tailed rewards: rewards truncated arm by arm, with optimism.
 
     Parameters
     ----------

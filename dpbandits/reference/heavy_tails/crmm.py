@@ -42,7 +42,7 @@ _RATE = 0.5 * math.log(4.0) + 0.5 * math.log(4.0 / 7.0)  # kl(½‖⅛)
 
 
 class CRMM(ReferencePolicy):
-    """Optimism around an online Newton step on medians of repeated rewards.
+    """A linear bandit for heavy-tailed rewards: online Newton steps on medians of repeated rewards, with optimism.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ __all__ = ["CRT"]
 
 
 class CRT(ReferencePolicy):
-    """Optimism for E[r | x] = base_rate + xᵀθ around a ridge regression on truncated rewards.
+    """A linear bandit for heavy-tailed rewards: ridge regression on truncated rewards, with optimism.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ __all__ = ["CRTM"]
 
 
 class CRTM(ReferencePolicy):
-    """Optimism around an online Newton step on truncated rewards.
+    """A linear bandit for heavy-tailed rewards: online Newton steps on truncated rewards, with optimism.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ __all__ = ["HeavyOFUL"]
 
 
 class HeavyOFUL(ReferencePolicy):
-    """Optimism for E[r | x] = base_rate + xᵀθ around an adaptive Huber regression.
+    """A linear bandit for heavy-tailed rewards whose noise changes: adaptive Huber regression with optimism.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ __all__ = ["HvtUCB"]
 
 
 class HvtUCB(ReferencePolicy):
-    """Optimism for E[r | x] = base_rate + xᵀθ around a one-pass Huber regression.
+    """A linear bandit for heavy-tailed rewards that reads every reward once: one-pass Huber regression with optimism.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ _LAMBDA = 3.1  # ½ln(Λ/2) − ½ + 1/Λ ≥ 1/24
 
 
 class MENU(ReferencePolicy):
-    """Optimism for E[r | x] = base_rate + xᵀθ around the median of several ridge regressions.
+    """A linear bandit for heavy-tailed rewards: the median of several ridge regressions, with optimism.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ _RATE = 0.5 * math.log(4.0) + 0.5 * math.log(4.0 / 7.0)  # kl(½‖⅛)
 
 
 class MoM(ReferencePolicy):
-    """Optimism for E[r | x] = base_rate + xᵀθ around a ridge regression on medians of means.
+    """A linear bandit for heavy-tailed rewards: ridge regression on medians of means, with optimism.
 
     Parameters
     ----------

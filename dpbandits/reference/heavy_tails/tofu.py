@@ -28,7 +28,7 @@ __all__ = ["TOFU"]
 
 
 class TOFU(ReferencePolicy):
-    """Optimism for E[r | x] = base_rate + xᵀθ around a truncated ridge regression.
+    """A linear bandit for heavy-tailed rewards: truncated ridge regression, with optimism.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ Nearest = Callable[[Callable[[float], float]], tuple[Array, float]]
 
 
 class AdaOFUECOLog(ReferencePolicy):
-    """Optimism over an ellipsoid around an implicit online estimate, with rounds set aside.
+    """A logistic bandit that sets some rounds aside, to shrink the set that it searches.
 
     Parameters
     ----------

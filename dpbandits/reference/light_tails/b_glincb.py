@@ -45,7 +45,7 @@ __all__ = ["BGLinCB"]
 
 
 class BGLinCB(ReferencePolicy):
-    """Elimination of arms from batch to batch, by G-optimal designs of scaled arms.
+    """A generalized linear bandit that changes its rule in few batches: G-optimal designs, then elimination.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ __all__ = ["ECOLog"]
 
 
 class ECOLog(ReferencePolicy):
-    """Optimism over an ellipsoid around an implicit online estimate.
+    """A logistic bandit at O(d²) per round: optimism over an ellipsoid around an implicit online estimate.
 
     Parameters
     ----------

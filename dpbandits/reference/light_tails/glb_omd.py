@@ -30,7 +30,7 @@ __all__ = ["GLBOMD"]
 
 
 class GLBOMD(Policy):
-    """Optimism over an ellipsoid around a one-pass estimate.
+    """A generalized linear bandit that reads every reward once: optimism around a one-pass mirror descent estimate.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ __all__ = ["GLMUCB"]
 
 
 class GLMUCB(ReferencePolicy):
-    """Optimism in the mean reward, with one bound on the link's slope for all arms.
+    """The first generalized linear bandit: optimism with one bound on the link's slope for all arms.
 
     Parameters
     ----------

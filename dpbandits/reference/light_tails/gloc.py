@@ -26,7 +26,7 @@ __all__ = ["GLOC"]
 
 
 class GLOC(ReferencePolicy):
-    """Optimism over the ellipsoid that an online learner's regret implies.
+    """A generalized linear bandit made of an online learner: optimism over the ellipsoid that its regret implies.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ __all__ = ["LaplaceThompson"]
 
 
 class LaplaceThompson(ReferencePolicy):
-    """Approximate posterior sampling for E[r | x] = μ(xᵀθ).
+    """Thompson sampling for generalized linear rewards, from Laplace's approximation of the posterior.
 
     Parameters
     ----------

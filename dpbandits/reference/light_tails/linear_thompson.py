@@ -26,7 +26,7 @@ __all__ = ["LinearThompson"]
 
 
 class LinearThompson(Policy):
-    """Posterior sampling for E[r | x] = base_rate + xᵀθ.
+    """Thompson sampling for linear rewards, E[r | x] = base_rate + xᵀθ.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _RIDGE = 1e-6
 
 
 class OFUGLB(ReferencePolicy):
-    """Optimism over {‖θ‖ ≤ S : the log-likelihood of θ is within β_t² of the maximum}.
+    """A generalized linear bandit: optimism over {‖θ‖ ≤ S : log-likelihood of θ within β_t² of the maximum}.
 
     The score of the chosen arm is its largest xᵀθ in the set; those of other arms may be upper bounds.
 

@@ -24,7 +24,7 @@ __all__ = ["OFUL"]
 
 
 class OFUL(ReferencePolicy):
-    """Optimism for E[r | x] = base_rate + xᵀθ with R-sub-Gaussian noise.
+    """The standard linear bandit: optimism for E[r | x] = base_rate + xᵀθ with R-sub-Gaussian noise.
 
     Parameters
     ----------

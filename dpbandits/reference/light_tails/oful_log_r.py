@@ -34,7 +34,7 @@ __all__ = ["OFULogR"]
 
 
 class OFULogR(ReferencePolicy):
-    """Optimism over {‖θ‖ ≤ S : the regularised log-likelihood of θ is within β_t² of the maximum}.
+    """A logistic bandit: optimism over {‖θ‖ ≤ S : regularised log-likelihood of θ within β_t² of the maximum}.
 
     The score of the chosen arm is its largest xᵀθ in the set; those of other arms may be upper bounds.
 

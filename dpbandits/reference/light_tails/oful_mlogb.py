@@ -38,7 +38,7 @@ __all__ = ["OFULMLogB"]
 
 
 class OFULMLogB(ReferencePolicy):
-    """Optimism in the mean reward around a one-pass estimate.
+    """A logistic bandit that reads every reward once: optimism in the mean reward around a one-pass estimate.
 
     Parameters
     ----------

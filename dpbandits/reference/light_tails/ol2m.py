@@ -33,7 +33,7 @@ __all__ = ["OL2M"]
 
 
 class OL2M(ReferencePolicy):
-    """Optimism around an online Newton step on the logistic loss.
+    """A logistic bandit at O(d²) per round: optimism around an online Newton step.
 
     Parameters
     ----------

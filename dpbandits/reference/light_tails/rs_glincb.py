@@ -29,7 +29,7 @@ __all__ = ["RSGLinCB"]
 
 
 class RSGLinCB(ReferencePolicy):
-    """Rarely switching optimism with an exploration phase that the data end.
+    """A generalized linear bandit that refits seldom: optimism, and an exploration phase that the data end.
 
     Parameters
     ----------

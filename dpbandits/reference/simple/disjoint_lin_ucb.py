@@ -28,7 +28,7 @@ __all__ = ["DisjointLinUCB"]
 
 
 class DisjointLinUCB(Policy):
-    """Optimism for E[r | z, k] = base_rate + xᵀθ_k.
+    """LinUCB with parameters of its own for every arm: E[r | z, k] = base_rate + xᵀθ_k.
 
     Parameters
     ----------

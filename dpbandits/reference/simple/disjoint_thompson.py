@@ -26,7 +26,7 @@ __all__ = ["DisjointThompson"]
 
 
 class DisjointThompson(Policy):
-    """Posterior draws for E[r | z, k] = base_rate + xᵀθ_k.
+    """Thompson sampling with parameters of its own for every arm: E[r | z, k] = base_rate + xᵀθ_k.
 
     Parameters
     ----------

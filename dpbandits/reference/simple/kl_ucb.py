@@ -36,7 +36,7 @@ __all__ = ["KLUCB"]
 
 
 class KLUCB(Policy):
-    """Optimism for E[r | k], rewards in a bounded range.
+    """A bandit of named arms with rewards in a bounded range: optimism in Kullback-Leibler distance.
 
     Parameters
     ----------

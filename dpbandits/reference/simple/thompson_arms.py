@@ -31,7 +31,7 @@ __all__ = ["ThompsonArms"]
 
 
 class ThompsonArms(Policy):
-    """Posterior draws of E[r | k], rewards in a bounded range.
+    """Thompson sampling of named arms with rewards in a bounded range.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ __all__ = ["CascadeThompson"]
 
 
 class CascadeThompson(SlatePolicy):
-    """Posterior sampling for slates, with E[r | x] = base_rate + xᵀθ of an arm that is seen.
+    """A bandit for slates with clicks by position: posterior sampling of the means of arms that are seen.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ __all__ = ["CascadeUCB"]
 
 
 class CascadeUCB(SlatePolicy):
-    """Optimism for slates, with E[r | x] = base_rate + xᵀθ of an arm that is seen.
+    """A bandit for slates with clicks by position: optimism in the means of arms that are seen.
 
     Parameters
     ----------
