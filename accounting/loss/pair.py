@@ -45,8 +45,9 @@ _DOWN, _OFF = 1 - 1e-8, 3e-8
 class LossPair(Protocol):
     """The privacy loss of a release, as two distributions that dominate its outputs on any two neighbours.
 
-    A pair is hashable, and equal pairs are one. Whatever it answers may be more than the truth by rounding, not less. Masses may be off by some units in the last
-    place of the smaller tail times its logarithm: of normal laws, by what differences of distribution functions lose.
+    A pair is hashable, and equal pairs are one. Whatever it answers may be more than the truth by rounding, not less.
+    Masses may be off by some units in the last place of the smaller tail times its logarithm: of normal laws, by what
+    differences of distribution functions lose.
 
     Examples
     --------

@@ -41,7 +41,7 @@ def _version(asked: bool) -> None:
 def _root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
-    """What noise costs, how much of it a budget needs, and whether a ledger of releases adds up."""
+    """Ask a table one private question or many, price noise, and keep budgets in ledgers."""
 
 
 app.command("epsilon", cls=Command, epilog=HOW)(epsilon_command)
