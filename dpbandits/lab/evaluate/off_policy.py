@@ -37,7 +37,7 @@ def ips(
     largest_weight: float | None = None,
     persons: Any = None,
 ) -> Estimate:
-    """The mean of w·r.
+    """Inverse propensity scoring of a policy on a log: the mean of w·r, w = π(a)/p(a).
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def snips(
     largest_weight: float | None = None,
     persons: Any = None,
 ) -> Estimate:
-    """Σw·r/Σw; parameters as of :func:`ips`. The error is that of the ratio to first order.
+    """Self-normalised inverse propensity scoring, Σw·r/Σw, its error to first order; parameters as of :func:`ips`.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def doubly_robust(
     largest_weight: float | None = None,
     persons: Any = None,
 ) -> Estimate:
-    """The mean of Σ_a π(a)·q(a) + w·(r − q(chosen)).
+    """Value of a policy from a log and a model q of rewards: the mean of Σ_a π(a)·q(a) + w·(r − q(chosen)).
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ def private_value(
     ledger: Ledger | None = None,
     rng: np.random.Generator | None = None,
 ) -> queries.Answer:
-    """Release what another policy would have earned.
+    """Release what another policy would have earned on a log, under differential privacy.
 
     A row counts with its weight w = π/p, cut to ``largest_weight``, so that one row moves the sums by a bounded amount:
     that much noise is added, exactly, and recorded in the ledger (see :func:`dpkit.queries.mean`). The target and the

@@ -66,7 +66,7 @@ def rejection_replay(
     smallest_probability: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> Estimate:
-    """Offer the rounds of ``log`` to ``policy``, which learns from those in which it agrees.
+    """Let ``policy`` play the rounds of ``log``: it learns from those in which it chooses what was logged.
 
     Parameters
     ----------

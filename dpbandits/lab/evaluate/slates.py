@@ -38,7 +38,7 @@ def position_ips(
     examination: ArrayLike | None = None,
     persons: Any = None,
 ) -> Estimate:
-    """The mean of Σ_j r_j·π_j/p_j.
+    """Value of slates from a log of clicks by position: the mean of Σ_j r_j·π_j/p_j.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def position_ips(
 
 
 def cascade_ips(rewards: ArrayLike, probabilities: ArrayLike, target: ArrayLike, *, persons: Any = None) -> Estimate:
-    """The mean of Σ_j r_j·Π_{i≤j}(π_i/p_i).
+    """Value of slates from a log of clicks down the page: the mean of Σ_j r_j·Π_{i≤j}(π_i/p_i).
 
     Parameters
     ----------
