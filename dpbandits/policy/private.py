@@ -595,8 +595,5 @@ class PrivatePolicy(Policy, Generic[Public]):
         recorded = {(row.label, row.release) for row in ledger.rows()}
         for row in self.ledger.rows():
             if (row.label, row.release) not in recorded:
-                raise ValueError(
-                    f"ledger must hold the cost of {row.label!r}, got a ledger without it: open the one that the "
-                    "policy was made with"
-                )
+                raise ValueError(f"ledger must hold the cost of {row.label!r}, got one without it: open the run's own")
         self.ledger = ledger

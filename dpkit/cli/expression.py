@@ -64,8 +64,8 @@ class Expression:
         self.text = text.strip()
         try:
             self._tree = ast.parse(self.text, mode="eval").body
-        except SyntaxError as error:
-            raise ValueError(f"cannot read {_shown(self.text)}: {error.msg}") from None
+        except (SyntaxError, ValueError) as error:  # ValueError: some Pythons, of a null byte
+            raise ValueError(f"cannot read {_shown(self.text)}: {getattr(error, 'msg', error)}") from None
         except (MemoryError, RecursionError):
             raise ValueError(f"cannot read {_shown(self.text)}: it is nested too deeply") from None
         self._names = names()
