@@ -361,7 +361,7 @@ def main() -> None:
         lines = [played(name, options) for name in options.worlds]
     print("\n" + table(lines))
     if options.docs and lines:
-        refresh(ROOT / "docs" / "measurements" / "measurements/workloads.md", lines)
+        refresh(ROOT / "docs" / "measurements" / "workloads.md", lines)
         picture(lines, ROOT / "docs" / "images" / "workloads-price.png")
         curve = options.folder / "flip.png"
         if curve.exists():
