@@ -1,4 +1,4 @@
-"""What two laws give to intervals of a loss, rounded outwards: masses that came of distribution functions."""
+"""The probability that two distributions give to intervals of the privacy loss, rounded outwards."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LONG = {"privacy-proofs", "exact-noise", "threat-model", "papers", "errata", "re
 # a word that a reader of the field stumbles over, and the one that the literature has
 RETIRED = {
     r"\bdear(er|est)?\b": "expensive",
-    r"\barms that stand\b|\bstanding arms\b": "fixed arms",
+    r"\barms? that stands?\b|\bstanding arms\b": "fixed arms",
     r"\b(is|are|was|were) not to be had\b|\bto be had\b|\bcan(not)? be had\b": "is missing; there is no …",
     r"\ba policy that shall\b": "a policy that is about to",
     r"\banother one every time\b": "a different one every time",

@@ -1,4 +1,4 @@
-"""Tighter totals where what was seen before decides what is worst next; each a theorem in one file.
+"""Tighter totals for adaptive composition, where each release may follow what was seen: a theorem in each file.
 
 * Which theorems are there, for which releases, and what does each gain? ``registry``, in the order of trial.
 * How is such a game played, and why is the result certain? ``engine``.

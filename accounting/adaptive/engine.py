@@ -1,4 +1,4 @@
-"""The game that all adaptive play is, and one engine that plays it.
+"""Adaptive composition as a game against an adversary, and the one engine that solves it.
 
 Whoever runs one mechanism after another may choose each by what was seen. What k of them cost at worst is a game with
 one player:

@@ -1,4 +1,4 @@
-"""What sampling, shuffling, selection and participation make of a cost: which file answers which question.
+"""How sampling, shuffling, selection and repeated participation change a cost: which file answers which question.
 
 * Poisson samples, as a Rényi curve: ``subsampling``. The best of a random number of runs: ``selection``, ``runs``.
 * Shuffled messages of any randomizer: ``shuffling``. Of a known one: ``blanket`` and ``binary`` for

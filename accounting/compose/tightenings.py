@@ -1,4 +1,4 @@
-"""What is known of releases that follow each other beyond the sum of their pairs: a place for theorems of that kind.
+"""Theorems that price a sequence of releases below the sum of its pairs: where they register and are tried.
 
 A sum of dominating pairs is a bound whatever follows what. For some releases the worst that each can do depends on what
 was seen before, and playing that out costs less. Such theorems live in :mod:`accounting.adaptive`, and are entered here

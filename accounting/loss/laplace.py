@@ -1,4 +1,4 @@
-"""Laplace noise: its pair, which is also that of what comes to its neighbours in small steps."""
+"""Laplace noise and its dominating pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses: pairs of two or three losses, what is pure differential privacy at worst among them."""
+"""Randomized responses: dominating pairs of two or three losses, the worst of pure differential privacy among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Witnesses that are played last, each step of which may follow what was seen.
+"""Adaptive attacks for lower bounds: played after all other releases, each step may follow what was seen.
 
 Who plays last reaches at every sum of the other losses the most that is possible then. So of the parts of a total one
 kind is such a witness, the one that matters most; the others are fixed laws (:mod:`accounting.lower.witnesses`):

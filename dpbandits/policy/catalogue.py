@@ -86,21 +86,21 @@ class Catalogue:
         return np.asarray(self.died < 0)
 
     def check_new(self, name: str) -> None:
-        """Refuse what is no name, and the name of an arm that stands."""
+        """Refuse what is no name, and the name of an arm in use."""
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
             raise ValueError(f"name must be a text of 1 to {_LONGEST_NAME} characters, got {short(name)}")
         if name in self._slots:
-            raise ValueError(f"name must be that of no other arm that stands, got name={name!r} twice")
+            raise ValueError(f"name must be that of no other arm in use, got name={name!r} twice")
 
     def to_retire(self, name: str) -> int:
-        """The slot of an arm that stands, and not alone."""
+        """The slot of an arm in use, and not alone."""
         if not isinstance(name, str) or name not in self._slots:
             gone = isinstance(name, str) and name in self.names
             raise ValueError(
-                f"name must be that of an arm that stands, got {short(name)}{', which was retired' if gone else ''}"
+                f"name must be that of an arm in use, got {short(name)}{', which was retired' if gone else ''}"
             )
         if len(self._slots) == 1:
-            raise ValueError(f"name must not be that of the last arm that stands, got name={name!r}")
+            raise ValueError(f"name must not be that of the last arm in use, got name={name!r}")
         return self._slots[name]
 
     def add(self, name: str, round: int) -> None:
@@ -141,7 +141,7 @@ class Catalogue:
             if died[slot] < 0:
                 slots[name] = slot
         if not slots:
-            raise ValueError("arms.died must leave an arm that stands, got none")
+            raise ValueError("arms.died must leave an arm in use, got none")
         self.names, self.born, self.died, self._slots = list(names), born, died, slots
 
     def resume_with(self, saved: Any, dim: int) -> Any:

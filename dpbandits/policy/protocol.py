@@ -381,7 +381,7 @@ class Policy(ManyRounds, ABC):
         Raises
         ------
         ValueError
-            If it is no name, or that of an arm that stands. The policy's state is as it was.
+            If it is no name, or that of an arm in use. The policy's state is as it was.
         TypeError
             If arms do not come and go here.
         """

@@ -1,4 +1,4 @@
-"""The command ``dpkit``: what noise costs, how much of it is needed, and whether a ledger adds up.
+"""The command ``dpkit``: private questions to a table, prices of noise, and budgets in ledgers.
 
 Descriptions are written as in Python, ``1000 * Gaussian(2.0) + PureDP(0.1)``, and read by ``dpkit.cli.expression``.
 A command imports what it needs when it runs, so that the others start at once.

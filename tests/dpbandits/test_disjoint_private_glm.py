@@ -377,13 +377,13 @@ def test_rewards_of_retired_arms_are_taken_in_and_missing_ones_are_not_waited_fo
 @tabled(
     ("event", "name", "message"),
     [
-        ("add_arm", "a", "name must be that of no other arm that stands, got name='a' twice"),
+        ("add_arm", "a", "name must be that of no other arm in use, got name='a' twice"),
         ("add_arm", "", "name must be a text of 1 to 200 characters"),
         ("add_arm", 3, "name must be a text of 1 to 200 characters"),
         ("add_arm", "x" * 201, "name must be a text of 1 to 200 characters"),
-        ("retire_arm", "z", "name must be that of an arm that stands, got 'z'"),
+        ("retire_arm", "z", "name must be that of an arm in use, got 'z'"),
         ("retire_arm", "gone", "got 'gone' of type str, which was retired"),
-        ("retire_arm", None, "name must be that of an arm that stands, got None"),
+        ("retire_arm", None, "name must be that of an arm in use, got None"),
     ],
 )
 def test_bad_names_are_refused_and_change_nothing(kind, event, name, message):
@@ -394,7 +394,7 @@ def test_bad_names_are_refused_and_change_nothing(kind, event, name, message):
         getattr(policy, event)(name)
     assert repr((policy.kept(), policy.rng.bit_generator.state)) == before
     policy.retire_arm("a")
-    with pytest.raises(ValueError, match="must not be that of the last arm that stands, got name='b'"):
+    with pytest.raises(ValueError, match="must not be that of the last arm in use, got name='b'"):
         policy.retire_arm("b")
     policy.select(np.zeros(3))
 

