@@ -121,7 +121,10 @@ def names(gate: bool) -> list[str]:
     if not gate:
         return [f"{case}: {way}" for case in CASES for way in WAYS]
     others = [case for case in CASES if "," in case and "Poisson" not in case][::3]
-    return [f"{case}: late" for case in CASES if "," not in case] + [f"{case}: at once" for case in others]
+    # before its first release JointDPGLM chooses among arms of the same length, between which last bits decide, and
+    # these are not the same in every version of numpy: its run is looked at by the slow test alone
+    firsts = [case for case in CASES if "," not in case and case != "JointDPGLM"]
+    return [f"{case}: late" for case in firsts] + [f"{case}: at once" for case in others]
 
 
 def policy_of(case: str) -> Any:
