@@ -62,7 +62,6 @@ for shrinking eigenvalues.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Unpack
@@ -85,16 +84,13 @@ from dpbandits.private.parts.groups import FeatureGroups
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import Levels, balanced_share, never_cut, with_level
+from dpbandits.private.parts.records import Levels, balanced_share, begins_in_the_middle, never_cut, with_level
 from dpbandits.private.parts.release_weights import release_weights
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
 from dpkit.moments.pairs import PairSums
 
 __all__ = ["OnePassPrivateGLM"]
-
-# of the squared sensitivity of a record, what goes to the level while that is learned; it adds 1 % to all noise
-_LEVEL = 0.1
 
 
 @dataclass(frozen=True)
@@ -247,9 +243,8 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         low, high = finite_rewards(self.reward_range)
         # what is learned is how far rewards are from the middle; counts begin at μ(0). A drifting world has no level
         # that could be settled, and where the unit has several records they would have to share its coordinate, too
-        middle = math.isclose(self.base_rate, 0.5 * low + 0.5 * high, abs_tol=1e-9 * (high - low))
         alone = discount is None and release == "scheduled" and (self.rounds_per_person or 1) == 1
-        learns = self.stated_base_rate is None and middle and alone and len(ends) > 0
+        learns = begins_in_the_middle(self) and alone and len(ends) > 0
         if learns and exploration == "inverse_gap":
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
         self.stated_clip = clip
@@ -280,7 +275,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
             discount=batch_discount(self.discount, 1 if release == "every_round" else self.first_batch),
             least=levels.least,
             weigh=weigh if release == "scheduled" else None,
-            level=_LEVEL if learns else 0.0,
+            level=levels.share,
         )
         known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
         self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None, learns)

@@ -31,7 +31,6 @@ Ke, Wen & Kveton (2016); Lagrée, Vernade & Cappé (2016).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Unpack
 
@@ -48,7 +47,7 @@ from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import Levels, balanced_share, never_cut
+from dpbandits.private.parts.records import Levels, balanced_share, begins_in_the_middle, never_cut
 from dpbandits.private.parts.release_weights import release_weights
 from dpbandits.private.parts.slates import SlateRecord, SlateRefit, looks, weight_of_round
 from dpkit.models.links import Link, get_link
@@ -56,9 +55,6 @@ from dpkit.models.prior import Prior, PriorLike, checked_prior
 from dpkit.moments.pairs import PairSums
 
 __all__ = ["SlatePrivateGLM"]
-
-# of the squared sensitivity of a record, what goes to the level while that is learned
-_LEVEL = 0.1
 
 
 class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
@@ -152,9 +148,8 @@ class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
         self.exploration, self.ridge = nonnegative("exploration", exploration), positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
         low, high = finite_rewards(self.reward_range)
-        middle = math.isclose(self.base_rate, 0.5 * low + 0.5 * high, abs_tol=1e-9 * (high - low))
         alone = (self.rounds_per_person or 1) == 1
-        learns = self.stated_base_rate is None and middle and alone and len(ends) > 0
+        learns = begins_in_the_middle(self) and alone and len(ends) > 0
         levels = Levels(self.link, S, (low, high), None, learns)
         record = levels.base
         self.clip, W = record.B, record.W
@@ -177,7 +172,7 @@ class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
             rng=self.rng,
             records=self.rounds_per_person,
             weigh=lambda noise_b, noise_H: release_weights(ends, clear(noise_b, noise_H)),
-            level=_LEVEL if learns else 0.0,
+            level=levels.share,
             together=True,
         )
         self.record = SlateRecord(levels, self.sums.bounds, self.k, self.examination)  # type: ignore[assignment]

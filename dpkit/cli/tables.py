@@ -150,8 +150,7 @@ def typed_keys(keys: Sequence[str], data: Any, columns: Sequence[str]) -> Any:
     named = [re.fullmatch(rf"({'|'.join(map(re.escape, columns))})\s*=\s*(.*)", key) for key in keys]
     if all(named):
         stated: dict[str, list[Any]] = {column: [] for column in columns}
-        for found in named:
-            assert found is not None
+        for found in filter(None, named):
             stated[found[1]].append(_typed(found[2], data[found[1]]))
         if empty := [column for column, values in stated.items() if not values]:
             raise ValueError(f"--key must name the values of each column, got none of {empty[0]!r}")

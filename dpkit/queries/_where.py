@@ -22,7 +22,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +142,6 @@ class _Parser:
             found = _TOKEN.match(self.text, place)
             if found is None or (found["word"] or "")[:1] in ("'", '"', "`"):
                 self._refuse("a quote that is not closed", place)
-            assert found is not None
             kind = str(found.lastgroup)
             text = found[kind]
             if kind == "word" and text.lower() in ("and", "or", "not", "in"):
@@ -155,7 +154,7 @@ class _Parser:
             yield kind, text, found.start(kind if kind != "keyword" else "word"), found.end()
             place = found.end()
 
-    def _refuse(self, what: str, place: int | None = None) -> None:
+    def _refuse(self, what: str, place: int | None = None) -> NoReturn:
         if place is None:
             place = self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
         rest = self.text[place:].strip()

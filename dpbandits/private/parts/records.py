@@ -40,6 +40,7 @@ __all__ = [
     "Levels",
     "SecantRecord",
     "balanced_share",
+    "begins_in_the_middle",
     "checked_slope",
     "never_cut",
     "typical_deviation",
@@ -55,6 +56,8 @@ _TYPICAL, _LEAST_CUT = 1600, 0.7
 LONGEST_SQUARE = 1e100
 # s_min over W at least, at every level but the first: the sensitivity grows as this falls below ½
 _FLATTEST_LEVEL = 0.5
+# of the squared sensitivity of a record, what goes to the level while that is learned; it adds 1 % to all noise
+_LEVEL_SHARE = 0.1
 # in units of the range: how well the level must be known, and from where on it is far from the middle
 _SETTLED, _FAR = 0.04, 0.2
 # by how many se it is taken to be above the mean: a level of a third of the rate costs twice as much as one of thrice
@@ -257,6 +260,11 @@ class Levels:
         return self.at(0.0).record
 
     @property
+    def share(self) -> float:
+        """Of the squared sensitivity of a record, what goes to the level."""
+        return _LEVEL_SHARE if self.learned else 0.0
+
+    @property
     def least(self) -> float:
         """m for the records of every level, in units of the sums: see :class:`SecantRecord`."""
         return min(self.base.least, _FLATTEST_LEVEL * self.base.W / 2.0) if self.learned else self.base.least
@@ -340,6 +348,21 @@ def never_cut(policy: _Clipped) -> float | None:
     """0, where no reward of the range is cut; None where some may be."""
     centre, (low, high) = float(policy.link.mean(0.0)), policy.reward_range
     return 0.0 if policy.clip >= max(high - centre, centre - low) else None
+
+
+class _Centred(Protocol):
+    """A policy with a base rate, which its caller may have stated."""
+
+    stated_base_rate: float | None
+    base_rate: float
+    reward_range: tuple[float, float]
+
+
+def begins_in_the_middle(policy: _Centred) -> bool:
+    """Whether no base rate was stated, and the default is the middle of the range: a level is learned from there."""
+    low, high = policy.reward_range
+    middle = math.isclose(policy.base_rate, 0.5 * low + 0.5 * high, abs_tol=1e-9 * (high - low))
+    return policy.stated_base_rate is None and middle
 
 
 def balanced_share(W: float, B: float, theta_bound: float, dim: int) -> float:
