@@ -63,11 +63,11 @@ SMALLER = {
 RAISES = {"bound.check(Laplace(1.0))": "PrivacyViolation"}
 # blocks by a word of theirs, and why they do not run here
 ELSEWHERE = {
-    "postgresql://": "needs a server: tests/accounting/test_ledger_server.py has one",
-    "multiprocessing.Queue()": "a program: tests/dpbandits/test_released.py runs it",
+    "postgresql://": "needs a server: tests/accounting/ledger/test_ledger_server.py has one",
+    "multiprocessing.Queue()": "a program: tests/dpbandits/policy/test_released.py runs it",
     "cognitiveservices": "needs a service: tests/dpbandits/serve/test_serve_personalizer.py has one",
     "serve.client": "needs a service: tests/dpbandits/serve/test_serve_http.py has one",
-    "tcp://scheduler": "needs a cluster: tests/dpbandits/test_simulate_at_scale.py has one",
+    "tcp://scheduler": "needs a cluster: tests/dpbandits/lab/test_simulate_at_scale.py has one",
     "import ray": "no dependency of ours",
     "torch.nn.Sequential": "torch takes longer to load than all of these: tests/dpkit/optimize/test_dp_sgd.py runs it",
 }

@@ -32,7 +32,7 @@ log₂ n units of the product of the Euclidean norms. Losses that wrap around th
 *In compositions.* V_k is the curve of a pair, as it is convex, which composes with all else; why whoever plays several
 games in any order only processes one draw of each, see :mod:`accounting.adaptive.choices.every_coin`.
 
-All families against games played out by hand: ``tests/accounting/test_games.py``.
+All families against games played out by hand: ``tests/accounting/adaptive/test_games.py``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ kind is such a witness, the one that matters most; the others are fixed laws (:m
 * a zCDP release, or discrete Gaussian noise on vectors (:mod:`accounting.loss.concentrated`,
   :mod:`accounting.loss.lattice_vectors`).
 
-Tested against the games from above: ``tests/accounting/test_games.py`` and ``test_brackets.py``.
+Tested against the games from above: ``tests/accounting/adaptive/test_games.py`` and ``test_brackets.py``.
 """
 
 from __future__ import annotations

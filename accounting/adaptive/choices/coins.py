@@ -11,7 +11,7 @@ places. A mean E_Q[f(1 − q + qe^L)] is one of a convex function of e^L again, 
 
 Serves the games of choices, :mod:`accounting.adaptive.choices.every_coin` and
 :mod:`~accounting.adaptive.choices.rare_choices`, and batches of them; tested with these in
-``tests/accounting/test_games.py``.
+``tests/accounting/adaptive/test_games.py``.
 """
 
 from __future__ import annotations

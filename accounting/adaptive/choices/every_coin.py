@@ -40,7 +40,7 @@ of the concurrent composition of Vadhan & Zhang 2023).
 
 Serves whoever selects many times. 100 × ``NoisyMax(0.1)`` cost 2.252 at δ = 1e-6, and 2.400 choice by choice; 20 × with
 Laplace noise 1.134 and 1.774. From below: :mod:`accounting.adaptive.choices.scores_below`. By brute force:
-``tests/accounting/test_games.py``.
+``tests/accounting/adaptive/test_games.py``.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ as add little; a is the δ in question.
 which needs T to be a maximum of finitely many affine maps, and losses that stay on the moving grid.
 
 Serves whoever asks a strong question of rare samples, thousands of times. 10,000 × ``PoissonSubsampled(NoisyMax(8.0),
-0.001)`` cost 17.61 at δ = 1e-6, and 19.27 in short games. By brute force: ``tests/accounting/test_games.py``; leaps
-against single steps: ``tests/accounting/test_rare_choices.py``.
+0.001)`` cost 17.61 at δ = 1e-6, and 19.27 in short games. By brute force: ``tests/accounting/adaptive/test_games.py``;
+leaps against single steps: ``tests/accounting/adaptive/test_rare_choices.py``.
 """
 
 from __future__ import annotations

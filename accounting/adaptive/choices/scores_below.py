@@ -19,7 +19,7 @@ neighbouring points. So where choices come after other releases, the values on t
 finitely many losses.
 
 Serves brackets: of 100 × ``NoisyMax(0.1)`` at δ = 1e-6 the best fixed coin costs 2.19, the game 2.250, and no more than
-2.252 is possible. By brute force: ``tests/accounting/test_games.py``.
+2.252 is possible. By brute force: ``tests/accounting/adaptive/test_games.py``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ is left over at an end moves to a node alone, as P or, of a mirror image, Q is m
 (:class:`~accounting.adaptive.engine.Circle`). From below the same law is taken for many steps in a row, of which there
 are laws by squaring: a player who looks up only now and then.
 
-Serves ``gaussian_batches`` and ``integer_batches``; by brute force: ``tests/accounting/test_games_on_grids.py``.
+Serves ``gaussian_batches`` and ``integer_batches``; by brute force:
+``tests/accounting/adaptive/test_games_on_grids.py``.
 """
 
 from __future__ import annotations

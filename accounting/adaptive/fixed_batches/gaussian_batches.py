@@ -46,7 +46,7 @@ or at δ of 10⁻¹⁰ or less, 1 to 2 %.
 (:mod:`accounting.adaptive.fixed_batches.games_on_grids`).
 
 Serves mini-batches of a fixed size with Gaussian noise: 100 × ``FixedSizeSubsampled(Gaussian(2.0), 10, 100)`` cost
-2.688 at δ = 1e-6, and 2.884 step by step. By brute force: ``tests/accounting/test_games.py`` and
+2.688 at δ = 1e-6, and 2.884 step by step. By brute force: ``tests/accounting/adaptive/test_games.py`` and
 ``test_gaussian_batches.py``.
 """
 

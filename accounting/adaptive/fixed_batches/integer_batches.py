@@ -25,7 +25,7 @@ by ½ % or not at all, and by 1 to 2 % where totals are a few hundredths.
 
 Serves counts of a mini-batch of a fixed size: 100 × ``FixedSizeSubsampled(DiscreteGaussian(2.0, shift=3), 10, 500)``
 cost 0.480 at δ = 1e-6, and 0.520 step by step. By brute force, the theorem and the game:
-``tests/accounting/test_integer_batches.py``.
+``tests/accounting/adaptive/test_integer_batches.py``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ three outcomes are worse by 1 % at ε = 1 and by 45 % at ε = 3.
 0. Where what is interpolated bends downwards nothing is counted. What differences lose of digits is added.
 
 Serves mini-batches of a fixed size that are selected from. 50 × ``FixedSizeSubsampled(NoisyMax(0.5), 10, 300)`` cost
-0.251 at δ = 1e-6, and 0.288 step by step. By brute force: ``tests/accounting/test_games.py``.
+0.251 at δ = 1e-6, and 0.288 step by step. By brute force: ``tests/accounting/adaptive/test_games.py``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ are positive, so rounding errors are relative to V, but for those of the losses,
 
 Serves mini-batches of a fixed size of anything pure: 100 × ``FixedSizeSubsampled(PureDP(0.5), 10, 1000)`` cost 0.196
 at δ = 1e-6, and 0.212 step by step; with binary responses 0.439 and 0.502 at ε₀ = 1. By brute force:
-``tests/accounting/test_games.py``.
+``tests/accounting/adaptive/test_games.py``.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ to δ.
 
 Serves whoever tunes again and again: 10 × ``BestOfRuns(Gaussian(8.0), stop=0.1)`` cost 3.649 at δ = 1e-6, and 4.445 by
 the pairs of single selections. By brute force, against orders of a hundred outputs:
-``tests/accounting/test_many_selections.py``.
+``tests/accounting/adaptive/test_many_selections.py``.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ that is its own. The first outputs make f′(x)/f′(y) large, and large losses 
 compositions a search among all orders of a hundred outputs found hardly more.
 
 Serves whoever tunes, and releases the best of the runs. ``BestOfRuns(Gaussian(8.0), 0.1)`` costs 0.7505 at δ = 1e-6,
-and 1.127 by Rényi orders. By brute force, from the law of K: ``tests/accounting/test_one_selection.py``.
+and 1.127 by Rényi orders. By brute force, from the law of K: ``tests/accounting/adaptive/test_one_selection.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The best of some runs: a bound on one moment of its loss, whatever the order by which the best is chosen.
 
 What it is for: :mod:`accounting.adaptive.repeated_selection.many_selections`. By brute force, against orders of a
-hundred outputs: ``tests/accounting/test_many_selections.py``.
+hundred outputs: ``tests/accounting/adaptive/test_many_selections.py``.
 
 **Paths.** Let one run be dominated by the pair (P, Q) with the losses ℓ. By Blackwell's theorem it is that pair,
 followed by noise; and the best run tells less than it does together with the ℓ that it came from. So let outputs be ℓ

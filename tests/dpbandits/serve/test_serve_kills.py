@@ -51,7 +51,7 @@ def played(url, rounds, seed, served, told, stop):
 
 
 def check_kills(folder, monkeypatch, *, kills, horizon, learners, every, server):
-    support = Path(__file__).resolve().parents[2] / "support"
+    support = Path(__file__).resolve().parents[2] / "support" / "bandits"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")]))
     storage = "" if server is None else on_server(server)
     path = written(folder, policy=COUNTING.format(horizon=horizon), more="[service]\nport = 0", storage=storage)

@@ -9,7 +9,7 @@ import pytest
 
 from accounting import Ledger
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize(("spends", "processes"), [(12, 1), pytest.param(5000, 4, marks=pytest.mark.slow)])

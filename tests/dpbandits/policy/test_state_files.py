@@ -474,11 +474,11 @@ def test_a_guided_search_finds_nothing_else(tmp_path):
         (corpus / f"seed-{name}").write_bytes((tmp_path / name).read_bytes()[:-32])
     script = tmp_path / "harness.py"
     here = Path(__file__).resolve()
-    folders = [str(here.parent), str(here.parents[1] / "support")]
+    folders = [str(here.parent), str(here.parents[2] / "support"), str(here.parents[2] / "support" / "bandits")]
     script.write_text(HARNESS.format(folders=folders, scratch=str(tmp_path / "file")), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, script, f"-max_total_time={seconds}", "-rss_limit_mb=1000", "-max_len=8192", corpus],
-        env={**os.environ, "PYTHONPATH": str(here.parents[2])},
+        env={**os.environ, "PYTHONPATH": str(here.parents[3])},
         cwd=tmp_path,
         capture_output=True,
         text=True,

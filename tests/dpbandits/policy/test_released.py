@@ -335,7 +335,7 @@ def test_registered_choices_survive_a_crash(tmp_path):
 
 
 def test_two_processes_and_a_queue_as_the_page_has_them(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "released.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "released.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(import multiprocessing\n.*?)```", page, flags=re.DOTALL)
     assert len(program.split("if __name__")[1].splitlines()) <= 12
     (tmp_path / "two.py").write_text(program)

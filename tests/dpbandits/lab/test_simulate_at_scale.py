@@ -17,7 +17,7 @@ from dpbandits.lab.environments import GLM, Available, Delayed, Linear, Round
 from dpbandits.lab.simulation.results import Results
 from dpbandits.policies import EpsilonGreedy, OnePassPrivateGLM, Uniform
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sweep_dask.py"
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "sweep_dask.py"
 
 # as lambdas, which reach far processes whole: those cannot import this file
 POLICIES = {
