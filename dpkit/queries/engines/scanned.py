@@ -132,10 +132,8 @@ class Scanned:
         )
 
     def below(self, share: Share, rng: np.random.Generator, grid: Array) -> Callable[[], list[NDArray[np.int64]]]:
-        x = self._value
-        place = x.checked(f"CAST({x.tree(grid, x.double(), 0, grid.size)} AS BIGINT)", rounding=False)
-        # the number of grid points that are not above the value, which is below all later ones
-        cells = self._totals(share, rng, [place], ["n"], spread=grid.size + 1)[0]
+        # a value is below all points of the grid but those that are not above it
+        cells = self._totals(share, rng, [self._value.reached(grid)], ["n"], spread=grid.size + 1)[0]
         return _ready([np.cumsum(row) for row in cells.reshape(-1, grid.size + 1)])
 
     def _test(self, where: Any) -> str:

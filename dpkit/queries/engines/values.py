@@ -59,11 +59,18 @@ class Value:
         """The bin of the value, −1 for none, NULL for no value."""
         x, last = self.double(), edges.size - 2
         low, high = literal(float(edges[0]), self.say), literal(float(edges[-1]), self.say)
-        place = self._even_bin(edges, x) or f"({self.tree(edges, x, 0, edges.size)} - 1)"
+        place = self._even_bin(edges, x) or f"({self._tree(edges, x, 0, edges.size)} - 1)"
         ends = f"WHEN {x} >= {high} THEN {last} WHEN {x} < {low} THEN 0"
         if not cut:
             ends = f"WHEN {x} = {high} THEN {last} WHEN {x} > {high} OR {x} < {low} THEN -1"
         return self.checked(f"CASE {ends} ELSE {place} END", rounding=False)
+
+    def reached(self, grid: Array) -> str:
+        """How many points of an increasing grid are not above the value, NULL for no value."""
+        x, low, high = self.double(), literal(float(grid[0]), self.say), literal(float(grid[-1]), self.say)
+        bin_of = self._even_bin(grid, x) if grid.size > 1 else None
+        count = f"CASE WHEN {x} < {low} THEN 0 WHEN {x} >= {high} THEN {grid.size} ELSE {bin_of} + 1 END"
+        return self.checked(f"CAST({count if bin_of else self._tree(grid, x, 0, grid.size)} AS BIGINT)", rounding=False)
 
     def _even_bin(self, edges: Array, x: str) -> str | None:
         """The bin by a division, where that is right for every number between the edges.
@@ -78,12 +85,12 @@ class Value:
             return None
         return f"CAST(FLOOR(({x} - {literal(float(low), self.say)}) / {literal(float(width), self.say)}) AS INTEGER)"
 
-    def tree(self, edges: Array, x: str, low: int, high: int) -> str:
+    def _tree(self, edges: Array, x: str, low: int, high: int) -> str:
         """How many of the increasing edges are not above x, by bisection."""
         if low == high:
             return str(low)
         middle = (low + high) // 2
-        left, right = self.tree(edges, x, low, middle), self.tree(edges, x, middle + 1, high)
+        left, right = self._tree(edges, x, low, middle), self._tree(edges, x, middle + 1, high)
         return f"CASE WHEN {x} < {literal(float(edges[middle]), self.say)} THEN {left} ELSE {right} END"
 
 

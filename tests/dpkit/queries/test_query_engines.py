@@ -144,6 +144,22 @@ def sources(tmp_path_factory):
     }
 
 
+@pytest.mark.parametrize(
+    "grid",
+    [np.linspace(0, 100, 401), np.arange(31) / 10, np.linspace(-1, 2, 50), [-3, 0.1, 7.5, 40], [-1e-3, 1e-3], [2.0]],
+    ids=["quarters", "tenths", "forty-ninths", "a few", "two", "one"],
+)
+def test_an_engine_counts_the_points_of_a_grid_that_are_not_above_a_value(grid):
+    """By a division where that is right at all points and just below them, and else by bisection."""
+    grid = np.asarray(grid, dtype=float)
+    x = np.concatenate([grid, np.nextafter(grid, np.inf), np.nextafter(grid, -np.inf), HOSTILE])
+    x = x[np.isfinite(x)]
+    table = pd.DataFrame({"x": x})
+    rows = _rows.rows_of(_rows.given(duckdb.from_df(table)), where=None, person=None, column="x")
+    (found,) = rows.below(EVERYTHING, np.random.default_rng(0), grid)()
+    assert found.tolist() == [*(int((x < point).sum()) for point in grid), x.size]
+
+
 @pytest.mark.parametrize("query", KNOWN)
 def test_seeded_answers_are_those_of_memory_whatever_the_source(sources, query):
     table, others = sources
