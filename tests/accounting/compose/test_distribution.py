@@ -106,6 +106,15 @@ def test_trade_off_curves_of_sums_are_those_of_the_whole_and_failures_are_told()
     assert PLD.of(0 * Gaussian(1.0)).trade_off(alphas) == pytest.approx(1 - alphas)
 
 
+def test_the_curve_of_parallel_branches_is_below_that_of_each():
+    """Neither branch is the worst at every α."""
+    alphas, branches = np.linspace(0.0, 1.0, 41), (Laplace(1.0), Gaussian(1.0))
+    whole, *each = (PLD.of(one).trade_off(alphas) for one in (parallel(*branches), *branches))
+    assert np.any(each[0] < each[1] - 1e-3)
+    assert np.any(each[1] < each[0] - 1e-3)
+    assert np.all(whole <= np.minimum(*each) + 1e-3)
+
+
 def test_it_is_drawn_and_shown():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
