@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from published import is_caught, lower_bound
 
-from accounting import Gaussian, Laplace, Ledger, TreeAggregation
+from accounting import Gaussian, Laplace, TreeAggregation
 from dpkit.continual import BinaryTree
 from dpkit.mechanisms import LaplaceMechanism
 from dpkit.randomness import generator
@@ -73,7 +73,7 @@ def test_restored_tree_is_caught():
 
 
 def test_restored_tree_is_not_ours():
-    tree = BinaryTree(horizon=4, shape=(), sensitivity=1.0, noise_multiplier=9.0, ledger=Ledger())
+    tree = BinaryTree(horizon=4, shape=(), sensitivity=1.0, noise_multiplier=9.0)
     for _ in range(2):
         tree.add(0.0)
     state = tree.state()
