@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-import accounts as broken
+import zoo_accounts as broken
 import numpy as np
 import pytest
 from commands import run

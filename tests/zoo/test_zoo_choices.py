@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-import choices as broken
+import zoo_choices as broken
 import numpy as np
 import pytest
 from published import CONFIDENCE, is_caught, lower_bound, same_coins

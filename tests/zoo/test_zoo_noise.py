@@ -6,7 +6,7 @@ import os
 from functools import partial
 
 import broken_mechanisms
-import noise as broken
+import zoo_noise as broken
 import numpy as np
 import pytest
 from published import is_caught, lower_bound

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-import tables as broken
+import zoo_tables as broken
 from published import is_caught, lower_bound, same_coins
 
 from accounting import Budget, PureDP

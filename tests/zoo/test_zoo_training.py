@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-import training as broken
+import zoo_training as broken
 from published import CONFIDENCE, is_caught, lower_bound
 from scipy.special import logsumexp
 
