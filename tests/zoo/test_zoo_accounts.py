@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-import zoo_accounts as broken
 import numpy as np
 import pytest
+import zoo_accounts as broken
 from commands import run
 from published import is_caught, lower_bound
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from functools import partial
 
-import zoo_choices as broken
 import numpy as np
 import pytest
+import zoo_choices as broken
 from published import CONFIDENCE, is_caught, lower_bound, same_coins
 from scipy import stats
 

@@ -6,9 +6,9 @@ import os
 from functools import partial
 
 import broken_mechanisms
-import zoo_noise as broken
 import numpy as np
 import pytest
+import zoo_noise as broken
 from published import is_caught, lower_bound
 
 from accounting import Gaussian, Laplace, TreeAggregation
