@@ -83,8 +83,8 @@ def test_no_row_costs_more_than_is_charged(mu, curvature, cell):
             ratios.append(worst_row(mu, curvature, epsilon, comes=comes, cell=cell) / claimed)
             assert ratios[-1] <= 1
     assert max(ratios) > 0.5
-    # the same rows pass what is charged for half of the length
-    half = ObjectivePerturbation(2 / mu, curvature, one_row=True, adjacency="add_remove")
+    # the same rows pass what is charged for half of the length and an eighth of the curvature
+    half = ObjectivePerturbation(2 / mu, curvature / 8, one_row=True, adjacency="add_remove")
     assert worst_row(mu, curvature, 2 * mu, comes=False, cell=cell) > float(delta(half, 2 * mu))
 
 
