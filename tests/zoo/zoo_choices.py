@@ -24,7 +24,7 @@ def permute_and_flip_as_bounded_range(
     return np.argmax(weights + rng.exponential(size=(trials, weights.size)), axis=1).astype(np.float64)
 
 
-@published("NVIDIA/NVFlare#343", "arXiv:1603.01699")
+@published("NVIDIA/NVFlare#343")
 def sparse_vector_that_keeps_the_rest(
     weights: ArrayLike, trials: int, *, scale: float, rng: np.random.Generator
 ) -> Array:
