@@ -42,7 +42,7 @@ FAULTS: dict[str, Fault] = {}
 
 
 def published(*sources: str, leaks: bool = True) -> Callable[[_Program], _Program]:
-    """List a program under the places where its fault was published: ``owner/name#issue`` or ``@commit``, ``arXiv:number``."""
+    """List a program under where its fault was published: ``owner/name#issue`` or ``@commit``, ``arXiv:number``."""
 
     def listed(program: _Program) -> _Program:
         FAULTS[program.__name__] = Fault(program, sources, leaks)

@@ -61,8 +61,8 @@ def means_that_share_a_slice(epsilon: float, features: int) -> list[Release]:
 def shares_in_the_wrong_order(epsilon: float, features: int, iterations: int) -> list[Release]:
     """k-means with shares of ε for counts and for coordinates, returned in one order and taken in the other.
 
-    From five features on the sum is more than ε. (In its ``models/k_means.py``; #104 there is
-    about k-means, too.)
+    From five features on the sum is more than ε. (In its ``models/k_means.py``; its issue #104 names
+    k-means, too.)
     """
     for_count = (4 * features * 0.225**2) ** (1 / 3)  # Su et al. 2016, where a coordinate has 1
     unit = epsilon / iterations / (features + for_count)
