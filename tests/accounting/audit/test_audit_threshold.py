@@ -274,3 +274,15 @@ def test_critical_value_by_simulation():
     tolerance = 6.2 * math.sqrt(0.05 * 0.95 / 4e6)
     assert np.mean(draws >= z) == pytest.approx(0.05, abs=tolerance)
     assert np.mean(draws >= 1.645) > 0.05 + 2 * tolerance
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("delta", [0.0, 0.01])
+def test_an_event_that_never_happens_on_the_other_input_is_the_test(swapped, delta):
+    """At a high confidence, too: 660 of 2,000 runs against none is ε > 2.5."""
+    scores, others = np.zeros(4_000), np.zeros(4_000)
+    scores[::3] = 1.0
+    pair = (others, scores) if swapped else (scores, others)
+    found = audit.from_scores(*pair, delta=delta, confidence=1 - 1e-9)
+    assert found.epsilon > 2.5
+    assert sorted(found.hits) == [0, found.hits[0]]
