@@ -189,7 +189,9 @@ class Calls:
     """A plugin: which functions of some files each test calls, and its time."""
 
     def __init__(self, files: set[str]) -> None:
-        self._files, self.of, self.seconds = files, defaultdict(set), {}
+        self._files = files
+        self.of: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        self.seconds: dict[str, float] = {}
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
@@ -282,7 +284,8 @@ def main() -> None:
             for test in sorted(calls, key=seconds.__getitem__)
             if any(f == there and (mutant.function is None or line == mutant.function) for f, line in calls[test])
         ]
-        taken, total = [], 0.0
+        taken: list[str] = []
+        total = 0.0
         for test in tests:
             total += seconds[test]
             if total > options.seconds and taken:
@@ -300,9 +303,8 @@ def main() -> None:
             print(f"survived ({len(taken)} of {len(tests)} tests) {mutant}", flush=True)
         if number % 10 == 0:
             print(f"{number}: {len(survived)} survived, {time.monotonic() - start:.0f} s", flush=True)
-    n = len(drawn)
-    print(f"{options.room}: {len(survived)} of {n} survived ({len(survived) / n:.1%}); {uncalled} in code no test calls; "
-          f"{len(every)} mutants in all")  # fmt: skip
+    share = f"{len(survived)} of {len(drawn)} survived ({len(survived) / len(drawn):.1%})"
+    print(f"{options.room}: {share}; {uncalled} in code that no test calls; {len(every):,} mutants in all")
 
 
 if __name__ == "__main__":
