@@ -7,8 +7,7 @@ with the same coins, and wherever noise is added it gets what came out *in the f
 other one that leads there. That is the comparison that a privacy proof makes, so after it
 
 * the second run must ask for the same noise, in the same order: else a scale, a size or a branch depends on the data;
-* the values under the noise may be no farther apart than the ledger's entry pays for (:meth:`Replay.reached`), also
-  where later values depend on earlier outputs, since those are equal;
+* the values under the noise may be no farther apart than the ledger's entry pays for (:func:`share`), also where later values depend on earlier outputs, since those are equal;
 * whatever the program returns or raises, and its ledger, must be equal to the last bit: nothing else has left it.
 
 Noise is followed by its type: samplers return a :class:`Noise`, and adding one to a value is a release. Where noise is
@@ -35,6 +34,21 @@ from bits import bits
 
 import dpbandits
 import dpkit
+from accounting import (
+    ZCDP,
+    ApproxDP,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    NoisyMax,
+    PoissonSubsampled,
+    PureDP,
+    Release,
+    epsilon,
+    gdp,
+    zcdp,
+)
+from accounting.releases.base import Composed
 from dpkit.randomness import generator
 
 # of raw random numbers, those that are drawn within a sampler belong to it
@@ -99,7 +113,9 @@ class Tape:
         return draw, known
 
     def _lacks(self, known: Draw, draw: Draw) -> bool:
-        fewer = self.absent > 0 and len(draw.shape) > 0 and known.shape == (draw.shape[0] + self.absent, *draw.shape[1:])
+        fewer = (
+            self.absent > 0 and len(draw.shape) > 0 and known.shape == (draw.shape[0] + self.absent, *draw.shape[1:])
+        )
         return fewer and (known.law, known.kind) == (draw.law, draw.kind)
 
     def same(self, known: Draw | None, draw: Draw, value: Any) -> Any:
@@ -318,19 +334,21 @@ _SITES: tuple[tuple[str, str | None, str, Callable[..., Any] | None], ...] = (
 )
 
 
+# what a gate need not import, unless somebody has
+_HEAVY = ("cli", "serve", "sklearn", "reproduce", "__main__")
+
+
 @cache
-def _modules() -> list[ModuleType]:
+def _modules() -> tuple[ModuleType, ...]:
     """All modules of the packages, imported: one that is first imported while samplers are wrapped would keep them."""
-    found = []
-    for package in (dpkit, dpbandits):
-        for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if ".serve" in info.name or ".cli" in info.name or info.name.endswith("__main__"):
-                continue
-            try:
-                found.append(importlib.import_module(info.name))
-            except ImportError:  # of an extra
-                continue
-    return [module for name, module in sys.modules.items() if name.split(".")[0] in ("dpkit", "dpbandits")]
+    waiting: list[ModuleType] = [dpkit, dpbandits]
+    for package in waiting:
+        for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            if info.name.rpartition(".")[2] not in _HEAVY or info.name in sys.modules:
+                module = importlib.import_module(info.name)
+                if info.ispkg:
+                    waiting.append(module)
+    return tuple(module for name, module in sys.modules.items() if name.partition(".")[0] in ("dpkit", "dpbandits"))
 
 
 def _bindings(original: Any) -> Iterator[tuple[Any, str]]:
@@ -409,39 +427,65 @@ class Replay:
     shown: list[Any]
     problems: list[str]
 
-    def reached(self) -> tuple[float, float]:
-        """What the values under the noise cost at these neighbours: μ of all Gaussian noise, and ε of the rest."""
-        mu, eps = 0.0, 0.0
+    def reached(self) -> list[Release]:
+        """What the values under the noise cost at these neighbours, as descriptions: never more than what was paid."""
+        mu, rest = 0.0, []
         for one, two in zip(self.first.draws, self.second.draws, strict=False):
             for near, far in zip(one.hidden, two.hidden, strict=False):
-                squared, pure = _apart(one, near, far)
-                mu, eps = mu + squared, eps + pure
-        return math.sqrt(mu), eps
+                squared, ranges = _apart(one, near, far)
+                mu += squared
+                rest += ranges
+        return [*([Gaussian(mu**-0.5)] if mu else []), *rest]
 
     def releases(self) -> int:
         """How many numbers were released."""
         return sum(getattr(value, "size", 1) for draw in self.first.draws if draw.hidden for value in draw.shown)
 
 
-def _apart(draw: Draw, near: Any, far: Any) -> tuple[float, float]:
-    """How far apart two values are under one draw: in standard deviations, squared, and in ε."""
+def _apart(draw: Draw, near: Any, far: Any) -> tuple[float, list[Release]]:
+    """How far apart two values are under one draw: in standard deviations, squared, or in ε."""
     law, scale = draw.law, draw.scale
     if law.startswith("Ahead."):
         kind, scale = scale
         law = {"_Laplace": "laplace", "_Generalized": "generalized_gaussian"}.get(kind, "normal")
     if law in _GAUSSIAN:
         moved = _difference_of(near, far) / scale
-        return float((moved * moved).sum()), 0.0
+        return float((moved * moved).sum()), []
+    eps, kind = 0.0, PureDP
     if law in _LAPLACE:
-        return 0.0, float(np.abs(_difference_of(near, far) / scale).sum())
-    if law in ("largest_of_few", "NoisyOrder.largest"):
-        far_apart = float(np.ptp(_difference_of(near, far)[np.asarray(near, np.float64) > -np.inf]))
-        return 0.0, far_apart * np.size(draw.shown[0])
-    if law == "draw_by_rank":
+        eps, kind = float(np.abs(_difference_of(near, far) / scale).sum()), lambda eps: Laplace(1.0 / eps)
+    elif law in ("largest_of_few", "NoisyOrder.largest"):
+        eps = float(np.ptp(_difference_of(near, far)[np.asarray(near, np.float64) > -np.inf]))
+        return 0.0, [NoisyMax(eps)] * np.size(draw.shown[0]) if eps else []
+    elif law == "draw_by_rank":
         places = np.union1d(near[0], far[0])
         one, two = (v[np.searchsorted(p, places, side="right") - 1] for p, v in (near, far))
-        return 0.0, float(np.ptp(one - two))
-    return 0.0, 0.0
+        eps, kind = float(np.ptp(one - two)), NoisyMax
+    return 0.0, [kind(eps)] if eps else []
+
+
+def share(reached: list[Release], paid: Release) -> float:
+    """How much of what was paid is reached: of all Gaussian costs (μ²), of all pure ones (ε), or of zCDP (ρ).
+
+    At most 1 where the ledger's entry is right: not the total is compared, but each kind of noise with its own.
+    """
+    terms = [(one, times) for one, times in (paid.parts if isinstance(paid, Composed) else ((paid, 1),))]
+    terms = [(one.release if isinstance(one, PoissonSubsampled) else one, times) for one, times in terms]
+    rho = sum(times * one.rho for one, times in terms if isinstance(one, ZCDP))
+    if rho:
+        return sum(zcdp(one) for one in reached) / rho
+    pure = {False: 0.0, True: 0.0}
+    bought = {False: 0.0, True: 0.0}
+    for one, times in terms:
+        if not (isinstance(one, ApproxDP) and one.epsilon == 0):
+            is_pure = isinstance(one, (Laplace, DiscreteLaplace, NoisyMax, PureDP))
+            bought[is_pure] += times * (float(epsilon(one, 0.0)) if is_pure else 2 * zcdp(one))
+    for one in reached:
+        is_pure = not isinstance(one, Gaussian)
+        pure[is_pure] += float(epsilon(one, 0.0)) if is_pure else gdp(one) ** 2
+    return max(
+        math.sqrt(pure[False] / bought[False]) if pure[False] else 0.0, pure[True] / bought[True] if pure[True] else 0.0
+    )
 
 
 def _difference_of(near: Any, far: Any) -> Any:
@@ -449,9 +493,7 @@ def _difference_of(near: Any, far: Any) -> Any:
     return np.subtract(one, two, where=one != two, out=np.zeros(one.shape))  # also where both are infinite
 
 
-def replay(
-    program: Callable[[Any], Any], data: Any, neighbour: Any, *, absent: int = 0, seed: int = 0
-) -> Replay:
+def replay(program: Callable[[Any], Any], data: Any, neighbour: Any, *, absent: int = 0, seed: int = 0) -> Replay:
     """Run ``program(data)``, and ``program(neighbour)`` on the same coins with the same things shown.
 
     What it returns is compared to the last bit (:func:`bits.bits`), of an exception its type and its message.
@@ -472,6 +514,11 @@ def replay(
             problems.append(f"draw {len(second.draws)} was not asked for again: {missing}")
         if shown[0] != shown[1]:
             problems.append(f"what is shown differs: {_difference(*shown)}")
+    problems += [
+        f"noise of {draw.asked} hides {hides} numbers"
+        for draw in first.draws
+        if draw.law in _GAUSSIAN + _LAPLACE and (hides := sum(map(np.size, draw.hidden))) > math.prod(draw.shape)
+    ]
     problems += [
         f"noise of {draw.asked} was drawn and hides nothing"
         for draw in first.draws

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from private_policies import budget_of, offered, small
+from private_policies import SMALL, budget_of, offered, small
 from recorded_outputs import FITS, LEARNERS, QUERIES, stream
 
 from accounting import Budget, Ledger
@@ -57,6 +57,7 @@ def _scores(count: int) -> Worlds:
 
 
 for kind in ("LaplaceMechanism", "GaussianMechanism"):
+
     def additive(x: Any, ledger: Ledger, kind: str = kind) -> Any:
         made = getattr(mechanisms, kind)(noise_multiplier=0.5, sensitivity=1.0, ledger=ledger)
         return [made.release(x), made.release(np.stack([x, 0 * x])), repr(made), made.interval(0.9)]
@@ -92,6 +93,7 @@ def generalized(x: Any, ledger: Ledger) -> Any:
 PROGRAMS["mechanisms.GeneralizedGaussianMechanism"] = Program(generalized, _moved(3), priced=False)
 for law in ("gumbel", "exponential", "laplace"):
     for count in (7, 90):
+
         def chosen(x: Any, ledger: Ledger, law: str = law) -> Any:
             return mechanisms.report_noisy_max(x, sensitivity=1.0, epsilon=0.5, noise=law, ledger=ledger)
 
@@ -108,6 +110,7 @@ STREAMS = [
     *(f"BinaryTree, {more}" for more in ("laplace", "generalized_gaussian", "discrete_gaussian", "honaker")),
 ]
 for name in STREAMS:
+
     def summed(xs: Any, ledger: Ledger, name: str = name) -> Any:
         made = stream(name)  # its generator is ours: see ``recorded_outputs.rng``
         ledger.spend(made.cost)
@@ -193,6 +196,7 @@ def statistics(data: Any, ledger: Ledger) -> Any:
 
 PROGRAMS["optimize.sufficient_statistics"] = Program(statistics, _rows("squared"))
 for name, constraint in LEARNERS.items():
+
     def learned(data: Any, ledger: Ledger, name: str = name, constraint: Any = constraint) -> Any:
         loss = optimize.glm("squared", clip=0.5)
         made = getattr(optimize, name)(loss, constraint, horizon=60, budget=Budget(4.0, 1e-6), ledger=ledger)
@@ -251,14 +255,14 @@ def _answer(answer: Any) -> Any:
 for name, (kind, columns, more) in QUERIES.items():
     given = {"budget": COME, **more}
 
-    def answered(
-        data: Any, ledger: Ledger, kind: str = kind, columns: Any = columns, given: Any = given
-    ) -> Any:
+    def answered(data: Any, ledger: Ledger, kind: str = kind, columns: Any = columns, given: Any = given) -> Any:
         return _answer(getattr(queries, kind)(data, *columns, ledger=ledger, **given))
 
     unit, adjacency = given["budget"].unit, given["budget"].adjacency
     swapped = "person" if unit == "person" else "replace" if adjacency == "replace" else "row"
-    PROGRAMS[f"queries.{name}"] = Program(answered, _tables(swapped), absent={"replace": 0, "row": 1, "person": 3}[swapped])
+    PROGRAMS[f"queries.{name}"] = Program(
+        answered, _tables(swapped), absent={"replace": 0, "row": 1, "person": 3}[swapped]
+    )
 
 
 def marginals(data: Any, ledger: Ledger) -> Any:
@@ -390,4 +394,12 @@ def policy_program(name: str, **more: Any) -> Program:
             public = {} if policy.trust == "local" else dict(policy.released().public)
             return shown, public, repr(policy), repr(policy.progress()), repr(policy.privacy())
 
-    return Program(played, _rewards, priced=False)
+    return Program(played, _rewards, priced=name not in OF_BINOMIAL_NOISE)
+
+
+# what their messages cost is audited by exact laws; here, that nothing else is shown
+OF_BINOMIAL_NOISE = {"DisjointShuffleGLM", "ShuffleArms", "ShuffleOnePassGLM", "ShuffleLinUCB", "ShuffleGLM"}
+for name in SMALL:
+    PROGRAMS[f"policies.{name}"] = policy_program(name)
+for name in ("OnePassPrivateGLM", "PrivateArms"):
+    PROGRAMS[f"policies.{name}, a learned range"] = policy_program(name, reward_range="learned", horizon=400)
