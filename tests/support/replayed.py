@@ -7,7 +7,8 @@ with the same coins, and wherever noise is added it gets what came out *in the f
 other one that leads there. That is the comparison that a privacy proof makes, so after it
 
 * the second run must ask for the same noise, in the same order: else a scale, a size or a branch depends on the data;
-* the values under the noise may be no farther apart than the ledger's entry pays for (:func:`share`), also where later values depend on earlier outputs, since those are equal;
+* the values under the noise may be no farther apart than the ledger's entry pays for (:func:`share`), also where later
+  values depend on earlier outputs, since those are equal;
 * whatever the program returns or raises, and its ledger, must be equal to the last bit: nothing else has left it.
 
 Noise is followed by its type: samplers return a :class:`Noise`, and adding one to a value is a release. Where noise is
