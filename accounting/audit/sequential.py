@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
-from accounting.audit.canaries import checked_canaries
+from accounting.audit.canaries import checked_canaries, shuffled
 from accounting.audit.confidence import check_confidence
 from accounting.audit.findings import SequentialBound
 from accounting.checks import fraction, integer
@@ -177,8 +177,7 @@ class SequentialAudit:
                 f"scores must be those of at most left={self.left} canaries, got {len(values)}: state a larger "
                 "number of canaries when the audit begins"
             )
-        # a fixed shuffle: the order among equal scores may not depend on the coins
-        order = np.random.default_rng(0).permutation(len(values))
+        order = shuffled(len(values))
         order = order[np.argsort(-values[order], kind="stable")]
         turns = len(order) // 2
         right = np.empty((turns, 2))  # the highest and the lowest that are left, by turns
