@@ -46,7 +46,6 @@ from accounting import (
     PureDP,
     Release,
     epsilon,
-    gdp,
     zcdp,
 )
 from accounting.releases.base import Composed
@@ -475,18 +474,23 @@ def share(reached: list[Release], paid: Release) -> float:
     rho = sum(times * one.rho for one, times in terms if isinstance(one, ZCDP))
     if rho:
         return sum(zcdp(one) for one in reached) / rho
-    pure = {False: 0.0, True: 0.0}
-    bought = {False: 0.0, True: 0.0}
-    for one, times in terms:
-        if not (isinstance(one, ApproxDP) and one.epsilon == 0):
-            is_pure = isinstance(one, (Laplace, DiscreteLaplace, NoisyMax, PureDP))
-            bought[is_pure] += times * (float(epsilon(one, 0.0)) if is_pure else 2 * zcdp(one))
-    for one in reached:
-        is_pure = not isinstance(one, Gaussian)
-        pure[is_pure] += float(epsilon(one, 0.0)) if is_pure else gdp(one) ** 2
-    return max(
-        math.sqrt(pure[False] / bought[False]) if pure[False] else 0.0, pure[True] / bought[True] if pure[True] else 0.0
-    )
+    shares = []
+    for is_pure in (False, True):
+        found = sum(_size(one) for one in reached if _is_pure(one) == is_pure)
+        bought = sum(times * _size(one) for one, times in terms if _is_pure(one) == is_pure)
+        shares.append(found / bought if found else 0.0)
+    return max(math.sqrt(shares[0]), shares[1])
+
+
+def _is_pure(one: Release) -> bool:
+    return isinstance(one, (Laplace, DiscreteLaplace, NoisyMax, PureDP))
+
+
+def _size(one: Release) -> float:
+    """What adds up: ε of pure costs, μ² of others; nothing of a mere δ."""
+    if isinstance(one, ApproxDP) and one.epsilon == 0:
+        return 0.0
+    return float(epsilon(one, 0.0)) if _is_pure(one) else 2 * zcdp(one)
 
 
 def _difference_of(near: Any, far: Any) -> Any:
