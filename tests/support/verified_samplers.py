@@ -131,12 +131,16 @@ class Logged(np.random.Generator):
 
     def __init__(self, seed: int) -> None:
         super().__init__(np.random.PCG64(seed))
-        self.words: list[Any] = []
+        self._asked: list[Any] = []
 
     def integers(self, low: Any, high: Any = None, size: Any = None, dtype: Any = None, endpoint: Any = False) -> Any:
         words = self.bit_generator.random_raw(size)
-        self.words.append(words.copy())
+        self._asked.append(words.copy())
         return words
+
+    def blocks(self) -> list[Any]:
+        """The words of whole arrays; single ones are further digits of one uniform."""
+        return [words for words in self._asked if words.size > 1]
 
 
 DIGITS = 60
@@ -149,8 +153,11 @@ def _log_uniform(words: Any) -> tuple[Any, Any]:
     return y, 1 / u + 16 * np.finfo(np.longdouble).eps * (1 + y)
 
 
-def scaled_magnitudes(words: Any, scale: float, offset: Callable[[Any], Any]) -> Any:
-    """⌊scale·(offset(scale) − ln U)⌋ of each word, decided with 60 digits where extended precision does not."""
+def scaled_magnitudes(words: Any, scale: float, offset: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """⌊scale·(offset(scale) − ln U)⌋ of each word, decided with 60 digits where extended precision does not.
+
+    And which of them 63 digits of U leave open, between this value and the next: a word in 10⁷ at the largest scales.
+    """
     y, error = _log_uniform(words)
     with mpmath.workdps(DIGITS):
         shift = offset(mpmath.mpf(scale))
@@ -159,16 +166,13 @@ def scaled_magnitudes(words: Any, scale: float, offset: Callable[[Any], Any]) ->
         y = y + np.longdouble(high) + np.longdouble(float(shift - high))
         error = error + 16 * np.finfo(np.longdouble).eps * (1 + abs(y))
         low = np.floor(np.longdouble(scale) * (y - error))
-        out = low.astype(np.int64)
+        out, open_ = low.astype(np.int64), np.zeros(low.shape, np.bool_)
         for i in np.flatnonzero(low != np.floor(np.longdouble(scale) * (y + error))):
-            out[i] = _exact_magnitude(int(words[i]) >> 1, scale, shift)
-    return out
-
-
-def _exact_magnitude(u: int, scale: float, shift: Any) -> int:
-    ends = {int(mpmath.floor(scale * (shift - mpmath.log(mpmath.mpf(n) / 2**63)))) for n in (u, u + 1)}
-    (value,) = ends  # of probability 2⁻⁵⁰ and less: 63 digits leave it open
-    return value
+            u = int(words[i]) >> 1
+            ends = [int(mpmath.floor(scale * (shift - mpmath.log(mpmath.mpf(n) / 2**63)))) for n in (u + 1, u)]
+            assert ends[1] - ends[0] <= 1
+            out[i], open_[i] = ends[0], ends[0] != ends[1]
+    return out, open_
 
 
 def below_exponential(words: Any, exponents: Any, exact: Callable[[int], Fraction]) -> Any:
@@ -185,8 +189,11 @@ def below_exponential(words: Any, exponents: Any, exact: Callable[[int], Fractio
     return out
 
 
-def with_signs(magnitudes: Any, words: Any) -> Any:
-    return np.where(words & np.uint64(1), -magnitudes, magnitudes)
+def laplace_of_words(words: Any, scale: float, offset: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """With the sign that a word's last bit says; and which of them are open, by one towards the outside."""
+    magnitudes, open_ = scaled_magnitudes(words, scale, offset)
+    signs = np.where(words & np.uint64(1), -1, 1)
+    return signs * magnitudes, signs * open_
 
 
 def share_zero(t: Any) -> Any:
@@ -194,10 +201,10 @@ def share_zero(t: Any) -> Any:
     return mpmath.log(2 / (1 + mpmath.exp(-1 / t)))
 
 
-def gaussian_of_words(sigma: float, proposals: Any, heights: Any) -> Any:
-    """Algorithm 3 on two words for each trial: what is kept, in order."""
+def gaussian_of_words(sigma: float, proposals: Any, heights: Any) -> tuple[Any, Any]:
+    """Algorithm 3 on two words for each trial: what is kept, in order, and what of it is open."""
     variance, t = Fraction(sigma) ** 2, math.floor(sigma) + 1
-    y = with_signs(scaled_magnitudes(proposals, float(t), share_zero), proposals)
+    y, open_ = laplace_of_words(proposals, float(t), share_zero)
     centre = variance / t
 
     def exact(i: int) -> Fraction:
@@ -205,5 +212,5 @@ def gaussian_of_words(sigma: float, proposals: Any, heights: Any) -> Any:
 
     high = float(centre)
     x = (abs(y).astype(np.longdouble) - np.longdouble(high)) - np.longdouble(float(centre - Fraction(high)))
-    x = x * x / (2 * np.longdouble(sigma) ** 2)
-    return y[below_exponential(heights, x, exact)]
+    kept = below_exponential(heights, x * x / (2 * np.longdouble(sigma) ** 2), exact)
+    return y[kept], open_[kept]

@@ -19,6 +19,7 @@ from dpkit.samplers import (
     rounded,
     rounded_laplace,
 )
+from dpkit.samplers._filtered import BLOCK
 from dpkit.samplers.noisy_order import largest_of_few
 
 SCALES = (0.3, 1.0, 2.7, 100.25, 1e6 / 3, 2.0**39 + 0.5)
@@ -28,20 +29,25 @@ extended = pytest.mark.skipif(np.finfo(np.longdouble).eps > 1e-18, reason="needs
 # --------------------------------------------------------------------------------------------------- the same bits
 
 
+def agrees(found, parts, count):
+    """Bit for bit; but that a value which 63 digits of its uniform leave open may be the next one."""
+    values, open_ = (np.concatenate(part)[:count] for part in zip(*parts, strict=True))
+    assert np.count_nonzero(open_) <= 1 + count // 10**5
+    np.testing.assert_array_equal(np.where(open_ & (found != values), found - open_, found), values)
+
+
 def check_laplace(sampler, offset, scale, count, seed):
     source = Logged(seed)
     found = sampler(scale, count, rng=source)
-    words = np.concatenate(source.words)
-    assert words.size == count  # no decision was left open by 63 digits
-    np.testing.assert_array_equal(found, plain.with_signs(plain.scaled_magnitudes(words, scale, offset), words))
+    agrees(found, [plain.laplace_of_words(words, scale, offset) for words in source.blocks()], count)
 
 
 def check_gaussian(sigma, count, seed):
     source = Logged(seed)
     found = discrete_gaussian(sigma, count, rng=source)
-    pairs = zip(source.words[::2], source.words[1::2], strict=True)
-    kept = np.concatenate([plain.gaussian_of_words(sigma, *pair) for pair in pairs])
-    np.testing.assert_array_equal(found, kept[:count])
+    blocks = source.blocks()
+    pairs = zip(blocks[::2], blocks[1::2], strict=True)
+    agrees(found, [plain.gaussian_of_words(sigma, *pair) for pair in pairs], count)
 
 
 def to_nearest(t):
@@ -117,7 +123,7 @@ def shares(outputs, trials, *, times=1):
     return {int(k): Fraction(int(n) * times, trials) for k, n in zip(values, counts, strict=True)}
 
 
-@pytest.mark.parametrize("depth", [11, pytest.param(18, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("depth", [11, pytest.param(15, marks=pytest.mark.slow)])
 def test_the_transcriptions_have_their_laws(depth):
     """All strings of single bits."""
     found, open_ = law_by_bits(lambda bit: plain.bernoulli_exp(Fraction(3, 2), bit), depth)
@@ -153,7 +159,10 @@ def test_laplace_laws_by_enumeration(depth, scale):
         t = mpmath.mpf(scale)
         rounded = rounded_law(lambda x: mpmath.exp(x / t) / 2 if x < 0 else 1 - mpmath.exp(-x / t) / 2)
     for sampler, law in ((discrete_laplace, laplace_law(scale)), (rounded_laplace, rounded)):
-        low, high = (sampler(scale, 2**depth, rng=Words(words[end], further=rest)) for end, rest in ENDS)
+        low, high = (
+            sampler(scale, 2**depth, rng=Words(*np.split(words[end], max(1, 2**depth // BLOCK)), further=rest))
+            for end, rest in ENDS
+        )
         open_ = Fraction(int((low != high).sum()), 2**depth)
         assert open_ < Fraction(30, 2**12)
         # those with a last bit of 1 have the other sign
