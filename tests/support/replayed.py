@@ -427,11 +427,14 @@ class Replay:
     shown: list[Any]
     problems: list[str]
 
-    def reached(self) -> list[Release]:
-        """What the values under the noise cost at these neighbours, as descriptions: never more than what was paid."""
+    def reached(self, besides: tuple[str, ...] = ()) -> list[Release]:
+        """What the values under the noise cost at these neighbours, as descriptions: never more than what was paid.
+
+        But for draws of the laws ``besides``, which hide nothing.
+        """
         mu, rest = 0.0, []
         for one, two in zip(self.first.draws, self.second.draws, strict=False):
-            for near, far in zip(one.hidden, two.hidden, strict=False):
+            for near, far in zip(one.hidden, two.hidden, strict=False) if one.law not in besides else ():
                 squared, ranges = _apart(one, near, far)
                 mu += squared
                 rest += ranges

@@ -12,6 +12,7 @@ from private_policies import SMALL, budget_of, offered, small
 from recorded_outputs import FITS, LEARNERS, QUERIES, stream
 
 from accounting import Budget, Ledger
+from dpbandits.policy.offers import PublicArms
 from dpkit import geometry, mechanisms, optimize, queries, shuffle
 
 Worlds = Callable[[np.random.Generator], tuple[Any, Any]]
@@ -25,6 +26,7 @@ class Program:
     run: Callable[[Any, Ledger], Any]
     worlds: Worlds
     absent: int = 0  # so many last rows are those of the unit that the neighbour lacks
+    besides: tuple[str, ...] = ()  # laws of draws that hide nothing
     priced: bool = True  # the ledger's entry is a sum of Gaussian and pure costs, which bounds what is reached
 
 
@@ -369,41 +371,59 @@ PROGRAMS["shuffle.ShuffledRandomizedResponse"] = Program(categories, _numbers(20
 # ------------------------------------------------------------------------------------------------------------ policies
 
 
-def _rewards(rounds: int) -> Worlds:
+def _rounds(rounds: int, context: bool) -> Worlds:
+    """What is offered and rewarded, and which round is another one: in its reward, or in what it was offered, too."""
+
     def worlds(rng: np.random.Generator) -> tuple[Any, Any]:
-        rewards = rng.integers(0, 2, rounds).astype(float)
-        other, t = rewards.copy(), int(rng.integers(0, rounds - 10))
+        turns, rewards = rng.uniform(0, 2 * np.pi, rounds), rng.integers(0, 2, rounds).astype(float)
+        others, other, t = turns.copy(), rewards.copy(), int(rng.integers(0, rounds - 10))
         other[t] = 1.0 - other[t]
-        return rewards, other
+        if context:
+            others[t] = rng.uniform(0, 2 * np.pi)
+        return (turns, rewards, t), (others, other, t)
 
     return worlds
 
 
-def policy_program(name: str, rounds: int = 40, **more: Any) -> Program:
-    """Some rounds of a small policy; one reward differs. Every choice is shown, and all that may be asked for."""
+def _turned(offer: Any, angle: float) -> Any:
+    """Other arms, or another context, of the same norms; the same, where nothing is looked at."""
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    return offer @ turn if offer.shape[-1] == 2 else offer
 
-    def played(rewards: Any, ledger: Ledger) -> Any:
+
+def policy_program(name: str, rounds: int = 40, context: bool = False, **more: Any) -> Program:
+    """Some rounds of a small policy, of which one differs.
+
+    Every choice is shown but that round's own, which is its person's, and all that may be asked for.
+    """
+
+    def played(data: Any, ledger: Ledger) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             own = Ledger(budget_of(name))
             policy = small(name, label="a run", ledger=own, **more)
             shown = []
-            for reward in rewards:
-                made = policy.select(offered(policy))
-                shown.append((made.index, np.asarray(made.scores)))
+            for t, (angle, reward) in enumerate(zip(*data[:2], strict=True)):
+                fixed = isinstance(policy.offer, PublicArms)
+                made = policy.select(offered(policy) if fixed else _turned(offered(policy), angle))
+                if t != data[2]:
+                    shown.append((made.index, np.asarray(made.scores)))
                 policy.update(made, float(reward))
             for row in own.rows():
                 ledger.spend(row.release, label=row.label)
             public = {} if policy.trust == "local" else dict(policy.released().public)
             return shown, public, repr(policy), repr(policy.progress()), repr(policy.privacy())
 
-    return Program(played, _rewards(rounds), priced=name not in OF_BINOMIAL_NOISE)
+    # a round's choice is drawn about what is best in its own context, and is its person's
+    besides = ("standard_normal",)
+    return Program(played, _rounds(rounds, context), besides=besides, priced=name not in OF_BINOMIAL_NOISE)
 
 
 # what their messages cost is audited by exact laws; here, that nothing else is shown
 OF_BINOMIAL_NOISE = {"DisjointShuffleGLM", "ShuffleArms", "ShuffleOnePassGLM", "ShuffleLinUCB", "ShuffleGLM"}
 for name in SMALL:
     PROGRAMS[f"policies.{name}"] = policy_program(name)
+    PROGRAMS[f"policies.{name}, another context"] = policy_program(name, context=True)
 for name in ("OnePassPrivateGLM", "PrivateArms"):
     # learned from the first 120 rounds at most, by noisy maxima, which share a Gaussian's cost: not of its kind
     learned_range = policy_program(name, 200, reward_range="learned", horizon=1500)
