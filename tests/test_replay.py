@@ -45,17 +45,15 @@ NO_MECHANISM = {
         "Tally": "a message",
     },
 }
-# calibrations that take a second, and what repeats another one's path
+# calibrations that take half a second and more, and what repeats another one's path
 SLOW = {
     *(name for name in PROGRAMS if "symmetric" in name or "participations" in name or "honaker" in name),
     "optimize.noisy_sgd",
-    "optimize.objective_perturbation",
-    "queries.mean_vector",
     "queries.plan",
     "queries.quantile",
     "shuffle.ShuffledRandomizedResponse",
-    *(f"policies.{name}" for name in ("AdaPUCB", "DPSE", "JointDPGLM", "LDPGLM", "Restarting")),
-    *(name for name in PROGRAMS if name.startswith("policies.Shuffle") or "learned" in name),
+    *(f"policies.{name}" for name in ("AdaPUCB", "DPSE", "ShuffleGLM", "ShuffleLinUCB", "ShuffleOnePassGLM")),
+    *(name for name in PROGRAMS if "a learned range" in name),
     *(name for name in PROGRAMS if "another context" in name and "OnePass" not in name),
 }
 

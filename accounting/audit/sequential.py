@@ -5,8 +5,8 @@ in an order of its choice, guesses each before it is revealed, and bets on being
 Money is made only where the claim is false, so how much was made is evidence at any time, whatever decided when to
 stop: this is a test by betting (Shafer 2021; Ramdas, Grünwald, Vovk & Shafer 2023). Sequential audits of privacy are
 those of González, Dulce-Rubio, Ramdas & Ribero (arXiv:2509.07055) and of Kutta, Dunsche, Wei & Zikas
-(arXiv:2602.06518), for independent runs; for canaries of one run, whose guesses are not independent, the proof below is
-in the place of independence. What one run may show is bounded as by Steinke, Nasr & Jagielski (arXiv:2305.08846).
+(arXiv:2602.06518). Guesses on the canaries of one run are not independent, which the theorem below does not ask for;
+what a single run can show is limited as in the audit of Steinke, Nasr & Jagielski (arXiv:2305.08846).
 
 **Theorem.** Let every run be (ε, δ)-DP in each of its coins, given all that came before it; S_1, …, S_m the coins of
 all canaries that may ever be used. Before the t-th guess, everything revealed so far (outputs, earlier coins) decides

@@ -10,7 +10,7 @@ from scipy.stats import binom
 from accounting import audit
 from accounting.audit.sequential import SequentialAudit
 
-SEEDS = 80
+SEEDS = 50
 ALLOWED = int(binom.isf(1e-9, SEEDS, 0.05))
 
 
@@ -111,12 +111,9 @@ def test_it_stops_early_where_the_claim_is_false():
 
 
 def test_all_canaries_of_a_run_show_as_much_as_a_chosen_number():
-    # means of 200 seeds: 2.55 ± 0.02, where ``one_run`` shows 2.40 ± 0.02; the truth is 4.377
-    found = [
-        SequentialAudit(delta=1e-5, canaries=40_000).add(*noisy(np.random.default_rng(seed), 40_000)).epsilon
-        for seed in range(2)
-    ]
-    assert 2.0 < np.mean(found) < 4.377
+    # means of 200 seeds: 2.55 ± 0.02, with a spread of 0.22, where ``one_run`` shows 2.40 ± 0.02; the truth is 4.377
+    made = SequentialAudit(delta=1e-5, canaries=40_000)
+    assert 1.2 < made.add(*noisy(np.random.default_rng(0), 40_000)).epsilon < 4.377
 
 
 def test_a_bound_does_not_fall():
