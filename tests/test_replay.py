@@ -297,6 +297,12 @@ def test_what_is_broken_is_caught(broken):
         assert broken is noise_that_hides_nothing or len(found.problems) <= 2
 
 
+def test_noise_for_each_row_is_caught_where_a_row_is_missing():
+    run, _ = charged(Program(lambda X, ledger: draw(clip(X), ledger), None))
+    found = replay(run, WITH, WITH[:-1], absent=1)
+    assert "other noise was asked for: draw 0" in found.problems[0]
+
+
 def test_its_sound_twin_passes():
     run, ledgers = charged(Program(sound, None))
     found = replay(run, WITH, OTHER)

@@ -113,10 +113,9 @@ class Tape:
         return draw, known
 
     def _lacks(self, known: Draw, draw: Draw) -> bool:
-        fewer = (
-            self.absent > 0 and len(draw.shape) > 0 and known.shape == (draw.shape[0] + self.absent, *draw.shape[1:])
-        )
-        return fewer and (known.law, known.kind) == (draw.law, draw.kind)
+        """Whether these are raw numbers for each row, of which there are fewer now."""
+        alike = known.number is not None and (known.law, known.kind) == (draw.law, draw.kind)
+        return alike and len(draw.shape) > 0 and known.shape == (draw.shape[0] + self.absent, *draw.shape[1:])
 
     def same(self, known: Draw | None, draw: Draw, value: Any) -> Any:
         """Raw numbers: those of the first run, without the absent rows'."""
