@@ -22,7 +22,7 @@ from accounting.ledger import Ledger
 from accounting.printed import as_html
 from dpbandits.lab.environments import world
 from dpbandits.policies import OnePassPrivateGLM
-from dpkit.optimize import GLM, glm, noisy_gradient_descent, softmax
+from dpkit.optimize import GLM, glm, noisy_gradient_descent, objective_perturbation, softmax
 
 PACKAGES = (
     "accounting",
@@ -167,6 +167,22 @@ def test_a_result_prints_what_is_private_and_nothing_else():
         assert "clipped" not in shown
         assert repr(fit.cost) in shown.replace("&#x27;", "'")
     assert fit._repr_html_().startswith('<div style="max-width: 100%; overflow-x: auto">')
+
+
+def test_what_a_fit_says_is_not_private_is_not_printed():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    ball = importlib.import_module("dpkit.geometry").LpBall(2, 3)
+    fit = objective_perturbation(
+        glm("logistic", clip=1.0),
+        X,
+        np.ones(50),
+        constraint=ball,
+        budget=Budget(1.0, 1e-6),
+        rng=np.random.default_rng(0),
+    )
+    assert fit.not_private == ("clipped", "nit", "nfev")
+    for name in fit.not_private:
+        assert name not in fit._repr_html_() + repr(fit)
 
 
 def test_names_that_others_gave_are_escaped():

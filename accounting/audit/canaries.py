@@ -32,7 +32,7 @@ from accounting.audit.findings import OneRunBound
 from accounting.checks import fraction
 from accounting.conversions import gdp_epsilon
 
-__all__ = ["one_run"]
+__all__ = ["checked_canaries", "one_run", "shuffled"]
 
 
 # How many numbers of guesses are tried, and the standard deviations of luck that are taken off what each shows: the
@@ -80,20 +80,11 @@ def one_run(
     >>> 1.85 < bound.epsilon < 2.0
     True
     """
-    values = np.asarray(scores, dtype=np.float64)
-    coins = np.asarray(included)
-    if values.ndim != 1 or len(values) < 16:
-        raise ValueError(f"scores must hold one number for each of at least 16 canaries, got shape {values.shape}")
-    if np.isnan(values).any():
-        raise ValueError(f"scores must not be NaN, got {int(np.isnan(values).sum())} NaN among {values.size}")
-    if coins.dtype.kind != "b" or coins.shape != values.shape:
-        raise ValueError(f"included must be booleans of shape {values.shape}, got {coins.dtype} of shape {coins.shape}")
+    values, coins = checked_canaries(scores, included, at_least=16)
     fraction("delta", delta, include_zero=not gaussian)
     alpha = 1.0 - check_confidence(confidence)
 
-    # A fixed shuffle: neither the halves nor the order among equal scores may depend on the coins, and callers like to
-    # list the included canaries first.
-    order = np.random.default_rng(0).permutation(len(values))
+    order = shuffled(len(values))
     chosen, judged = np.array_split(order, 2)
     tops, bottoms = _choose(values[chosen], coins[chosen], 0.0 if gaussian else delta, alpha)
     m, guesses = len(judged), tops + bottoms
@@ -114,6 +105,38 @@ def one_run(
         included_guesses=tops,
         canaries=m,
     )
+
+
+def checked_canaries(
+    scores: ArrayLike, included: ArrayLike, *, at_least: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """A score and a coin for each canary.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than that, a score is NaN, or the coins are no booleans of the same shape.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    coins = np.asarray(included)
+    if values.ndim != 1 or len(values) < at_least:
+        raise ValueError(
+            f"scores must hold one number for each of at least {at_least} canaries, got shape {values.shape}"
+        )
+    if np.isnan(values).any():
+        raise ValueError(f"scores must not be NaN, got {int(np.isnan(values).sum())} NaN among {values.size}")
+    if coins.dtype.kind != "b" or coins.shape != values.shape:
+        raise ValueError(f"included must be booleans of shape {values.shape}, got {coins.dtype} of shape {coins.shape}")
+    return values, coins
+
+
+def shuffled(count: int) -> NDArray[np.int64]:
+    """A fixed order of so many canaries, for the halves and for what stands first among equal scores.
+
+    Neither may depend on the coins. Callers like to list the included canaries first; and they toss the coins by seeds
+    such as 0, so that the order is made by a seed that nobody takes.
+    """
+    return np.random.default_rng(0x8B3C_51F7_29D4_E06A_7C15_F39C_C060_5CED).permutation(count)
 
 
 def _right(

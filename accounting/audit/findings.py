@@ -9,7 +9,7 @@ from accounting.checks import nonnegative
 from accounting.releases import Release
 from accounting.totals import epsilon as proved_epsilon
 
-__all__ = ["LowerBound", "OneRunBound", "PrivacyViolation"]
+__all__ = ["LowerBound", "OneRunBound", "PrivacyViolation", "SequentialBound"]
 
 
 class PrivacyViolation(RuntimeError):
@@ -162,3 +162,36 @@ class OneRunBound(_Finding):
             f"{self.correct} of {self.guesses} guesses right ({self.included_guesses} included, "
             f"{self.guesses - self.included_guesses} left out) among {self.canaries} canaries of one run"
         )
+
+
+@dataclass(frozen=True)
+class SequentialBound(_Finding):
+    """The result of an audit that may be stopped at any time.
+
+    Parameters
+    ----------
+    epsilon, delta, confidence, mu
+        As in :class:`LowerBound`; with this confidence no bound of the same audit is above the truth, at any time.
+        ``mu`` is None.
+    correct, guesses : int
+        How many of the guesses so far were right.
+    canaries : int
+        How many were added.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import audit
+    >>> runs = audit.SequentialAudit(delta=0.0, canaries=1000)
+    >>> included = np.random.default_rng(0).random(100) < 0.5
+    >>> runs.add(included, included).contradicts(2.0)  # an output that gives every coin away
+    True
+    """
+
+    correct: int
+    guesses: int
+    canaries: int
+
+    @property
+    def evidence(self) -> str:
+        return f"bets on {self.guesses} guesses, of which {self.correct} were right, on {self.canaries} canaries"

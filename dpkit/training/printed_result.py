@@ -11,7 +11,7 @@ __all__ = ["PrivateResult"]
 
 
 class PrivateResult(OptimizeResult):  # type: ignore[misc]
-    """An ``OptimizeResult`` in one line: what was released, and its cost; without ``clipped``, which is not private."""
+    """An ``OptimizeResult`` in one line: what was released, and its cost; without what it lists as ``not_private``."""
 
     def __repr__(self) -> str:
         x = np.asarray(self.x)
@@ -21,5 +21,6 @@ class PrivateResult(OptimizeResult):  # type: ignore[misc]
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        shown = {name: value for name, value in self.items() if name not in ("clipped", "release", "success")}
+        hidden = {*self.not_private, "not_private", "release", "success"}
+        shown = {name: value for name, value in self.items() if name not in hidden}
         return as_html("Private result", parameter_cells(shown))

@@ -19,7 +19,15 @@ NOTHING: Release = 0 * Gaussian(1.0)
 
 
 def outcome(
-    x: NDArray[np.float64], cost: Release, *, nit: int, nfev: int, message: str, clipped: int, **more: object
+    x: NDArray[np.float64],
+    cost: Release,
+    *,
+    nit: int,
+    nfev: int,
+    message: str,
+    clipped: int,
+    not_private: tuple[str, ...] = ("clipped",),
+    **more: object,
 ) -> OptimizeResult:
     """A ``scipy.optimize.OptimizeResult``.
 
@@ -27,6 +35,7 @@ def outcome(
     ``nfev`` (gradients of rows, in expectation and of the public number of rows), ``message``, ``success``, and
     ``clipped``: how many gradients of rows were cut to the clip norm, those that overflowed included. ``clipped`` is
     **not private**: no noise covers it, it is for the holder of the data alone, and is not printed with the others.
+    ``not_private`` names it, and every other field of which that is true.
 
     Examples
     --------
@@ -39,5 +48,14 @@ def outcome(
     from dpkit.training.printed_result import PrivateResult
 
     return PrivateResult(
-        x=x, nit=nit, nfev=nfev, message=message, success=True, cost=cost, release=cost, clipped=clipped, **more
+        x=x,
+        nit=nit,
+        nfev=nfev,
+        message=message,
+        success=True,
+        cost=cost,
+        release=cost,
+        clipped=clipped,
+        not_private=not_private,
+        **more,
     )

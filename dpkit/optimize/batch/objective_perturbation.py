@@ -142,8 +142,8 @@ def objective_perturbation(
     -------
     OptimizeResult
         See :func:`dpkit.training.result.outcome`; also ``ridge`` (Λ) and ``noise_std`` (σ). ``nit`` and ``nfev``
-        depend on the rows here and are not private. Without rows (unless their number is private) ``x`` is the set's
-        centre, at no cost.
+        depend on the rows here: ``not_private`` names them, too. Without rows (unless their number is private) ``x`` is
+        the set's centre, at no cost.
 
     Raises
     ------
@@ -217,6 +217,7 @@ def objective_perturbation(
             nfev=problem.passes * len(X),
             message=f"ridge {ridge:.3g}, linear term of standard deviation {sigma:.3g}",
             clipped=problem.clipped,
+            not_private=("clipped", "nit", "nfev"),
             ridge=ridge,
             noise_std=sigma,
         )

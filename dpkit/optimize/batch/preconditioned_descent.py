@@ -162,7 +162,7 @@ def preconditioned_descent(
     n = public_count(sums.units, public_rows, budget.adjacency)
     source = randomness.resolve(rng)
     if n == 0:
-        none = {"shortened": 0.0, "shortened_std": 0.0}
+        none: dict[str, Any] = {"shortened": 0.0, "shortened_std": 0.0}
         return outcome(theta, NOTHING, nit=0, nfev=0, message="no rows: 0 is returned", clipped=0, **none)
 
     def once(z: float) -> Release:
