@@ -160,7 +160,16 @@ def test_a_line_played_again_has_the_regret_of_the_page(name, policy):
     ("paper", "name", "policies"),
     [
         ("Sarmasarkar (2026)", "private-glm-table-2", [f"Private-GLM as published, ε = {n}" for n in (4, 6, 8)]),
-        ("Han, Liang, Liang, Wang, Yao & Zhang (2022)", "dp-hdb-figure-5-1", ["DP-HDB as published", "uniform"]),
+        (
+            "Sarmasarkar (2026)",
+            "private-glm-figure-1",
+            ["Private-GLM as published, ε = 8", "RS-GLinCB, as its authors"],
+        ),
+        (
+            "Han, Liang, Liang, Wang, Yao & Zhang (2022)",
+            "dp-hdb-figure-5-1",
+            ["DP-HDB as published", "uniform", "DP-HDB", "DP-LinUCB"],
+        ),
     ],
 )
 def test_the_regrets_that_the_papers_page_tells_are_those_found(paper, name, policies):
