@@ -12,7 +12,7 @@ from tabled import tabled
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 # what a page may be as long as it must: proofs, tables, and what commands write
-LONG = {"privacy-proofs", "exact-noise", "threat-model", "papers", "errata", "reproducing", "what-is-inside"}
+LONG = {"privacy-proofs", "exact-noise", "threat-model", "papers", "errata", "regret", "reproducing", "what-is-inside"}
 # a word that a reader of the field stumbles over, and the one that the literature has
 RETIRED = {
     r"\bdear(er|est)?\b": "expensive",

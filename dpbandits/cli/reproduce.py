@@ -12,7 +12,7 @@ import typer
 
 from dpbandits.cli.options import Jobs, folder, processes
 from dpbandits.cli.refusals import fail
-from dpbandits.reproduce import FIGURES
+from dpbandits.reproduce import FIGURES, SLOPES
 
 __all__ = ["HELP", "reproduce"]
 
@@ -20,6 +20,7 @@ HELP = "\n\n".join(
     [
         "Run a published figure or table again, with what was published beside it.",
         *(f"**{name}**: {line}" for name, (_, line) in FIGURES.items()),
+        f"**{SLOPES}**: how regret, error and time grow with T, d, K, ε and κ, beside the theorems' exponents",
         "Writes a table (.md and .csv) and a picture (.png). Every line of the table says its parameters, its trust "
         "model and the (ε, δ) it has spent. Every run is kept in a .jsonl file as it ends: after Ctrl-C the same "
         "command goes on where it stopped. Delete these files to start anew.",
@@ -47,6 +48,11 @@ def reproduce(
         Path | None, typer.Option(help="The docs folder of a checkout: the figure's part of its page is written anew.")
     ] = None,
 ) -> None:
+    if figure == SLOPES:
+        if rounds is not None or table is not None:
+            raise ValueError(f"rounds and table must be left out with {SLOPES}: a sweep has its own rounds")
+        _slopes(quick, seeds, processes(jobs), out, as_json, docs)
+        return
     from dpbandits.reproduce import load
     from dpbandits.reproduce.figure import shortened
     from dpbandits.reproduce.page import PAGE, image_at, publish
@@ -86,3 +92,34 @@ def reproduce(
     if docs is not None:
         publish(docs, figure, found)
         copyfile(out / f"{name}.png", image_at(docs, figure))
+
+
+def _slopes(quick: bool, seeds: int | None, jobs: int, out: Path, as_json: bool, docs: Path | None) -> None:
+    """Every sweep; what is done is kept in ``out/slopes``."""
+    from accounting.checks import integer
+    from dpbandits.reproduce.grids import shortened, sweeps
+    from dpbandits.reproduce.slopes import PAGE, QUICK_SEEDS, SEEDS, measured, publish, table, to_rows
+
+    if docs is not None and (quick or not (docs / PAGE).is_file()):
+        raise ValueError(f"docs must be a folder with the page {PAGE}, and left out with --quick, got {str(docs)!r}")
+    count = integer("seeds", seeds if seeds is not None else QUICK_SEEDS if quick else SEEDS, at_least=1)
+    kept = out / ("slopes-quick" if quick else SLOPES)
+    folder(kept)
+    found = []
+    try:
+        for sweep in map(shortened, sweeps()) if quick else sweeps():
+            found.append((sweep, measured(sweep, seeds=count, jobs=jobs, kept=kept)))
+    except KeyboardInterrupt:
+        fail("interrupted: what is done is kept, and the same command goes on from there", 130)
+    markdown = table(found)
+    if quick:
+        markdown += f"\n\n**Shortened:** three values of each grid, a tenth of the rounds, {count} of {SEEDS} seeds."
+    (out / f"{SLOPES}.md").write_text(markdown + "\n", encoding="utf-8")
+    if as_json:
+        from dpkit.cli.options import print_json
+
+        print_json({"figure": SLOPES, "rows": to_rows(found), "files": [f"{out / SLOPES}.md"]})
+    else:
+        typer.echo(markdown)
+    if docs is not None:
+        publish(docs, found)

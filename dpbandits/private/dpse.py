@@ -10,7 +10,7 @@ turn. Then with Δ_e = 2^{−e}, in units of the range of rewards,
 the mean of each arm's rewards in this epoch gets Laplace noise of scale 1/(εR_e), and every arm that is more than
 2h_e + 2c_e below the best is eliminated for good. What earlier epochs told is forgotten. The last arm is played to the
 end. With probability 1 − β the best arm stays, and one of gap Δ_e or more does not outlive epoch e; for β = 1/T the
-regret is O(Σ_k ln T/Δ_k + K·ln T/ε), which is the best order there is.
+regret is O(Σ_k ln T/Δ_k + K·ln T/ε), which is the best order there is. (``docs/regret.md`` has it with all constants.)
 
 What the proof needs of R_e is 4h_e + 4c_e ≤ Δ_e. ``parameters="theory"`` has the paper's R_e; ``"practical"`` has the
 least one for which that holds, down to a quarter of it, and so the same promise.

@@ -7,6 +7,8 @@
 ``confront.py``        what the paper says of it beside what was found, claim by claim
 ``stored.py``          what was found as a file, of which ``page.py`` makes the page of the documentation
 ``groups.py``          groups of the rows of a table as arms
+``grids.py``           grids of T, d, K, ε and κ, and what the theorems state of them
+``slopes.py``          how they are played, the exponents, and their table
 ``zhang_2025.py``      one-pass generalized linear bandits, Figures 1 to 4
 ``wang_2025.py``       heavy-tailed linear bandits, Figures 1 and 2, and harder tails
 ``sarmasarkar_2026.py`` private generalized linear bandits, Table 2 and Figure 1
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from dpbandits.reproduce.figure import Figure
 
-__all__ = ["FIGURES", "load"]
+__all__ = ["FIGURES", "SLOPES", "load"]
 
 # by the name of a figure: where it is described, and what it shows
 FIGURES = {
@@ -52,6 +54,9 @@ FIGURES = {
 }
 
 
+# the command that is no figure: grids, in ``grids.py``
+SLOPES = "slopes"
+
 # those that take a table of the user's
 WITH_TABLE = ("glb-omd-figure-4",)
 
@@ -76,7 +81,7 @@ def load(name: str, table: Path | None = None) -> Figure:
     [3000, 3000]
     """
     if name not in FIGURES:
-        raise ValueError(f"figure must be one of {', '.join(FIGURES)}, got figure={name!r}")
+        raise ValueError(f"figure must be one of {', '.join([*FIGURES, SLOPES])}, got figure={name!r}")
     paper, _, described = FIGURES[name][0].partition(".")
     describe = getattr(importlib.import_module(f"{__name__}.{paper}"), described)
     if table is None:

@@ -18,7 +18,7 @@ from pictures import coarse_pictures
 from typer.testing import CliRunner
 
 from dpbandits.cli import app
-from dpbandits.reproduce import FIGURES, load
+from dpbandits.reproduce import FIGURES, SLOPES, load
 from dpbandits.reproduce.confront import confronted, paired
 from dpbandits.reproduce.figure import Claim, Figure, Found, Line, Panel, Quick, Row
 from dpbandits.reproduce.page import PAGE, block, overview, stored_at, with_block
@@ -91,7 +91,7 @@ def test_every_name_test_and_command_of_a_row_is_there():
         for command in named(row[4]):
             program, verb, name = command.split()
             assert (program, verb) in {("dpbandits", "reproduce"), ("dpkit", "reproduce")}
-            assert name in (FIGURES if program == "dpbandits" else TABLES)
+            assert name in ([*FIGURES, SLOPES] if program == "dpbandits" else TABLES)
         # whatever is implemented has a test
         assert bool(named(row[1])) == bool(named(row[3])), row
 
@@ -160,7 +160,16 @@ def test_a_line_played_again_has_the_regret_of_the_page(name, policy):
     ("paper", "name", "policies"),
     [
         ("Sarmasarkar (2026)", "private-glm-table-2", [f"Private-GLM as published, ε = {n}" for n in (4, 6, 8)]),
-        ("Han, Liang, Liang, Wang, Yao & Zhang (2022)", "dp-hdb-figure-5-1", ["DP-HDB as published", "uniform"]),
+        (
+            "Sarmasarkar (2026)",
+            "private-glm-figure-1",
+            ["Private-GLM as published, ε = 8", "RS-GLinCB, as its authors"],
+        ),
+        (
+            "Han, Liang, Liang, Wang, Yao & Zhang (2022)",
+            "dp-hdb-figure-5-1",
+            ["DP-HDB as published", "uniform", "DP-HDB", "DP-LinUCB"],
+        ),
     ],
 )
 def test_the_regrets_that_the_papers_page_tells_are_those_found(paper, name, policies):

@@ -30,10 +30,10 @@ Read so:
 
 Not private as claimed
 ----------------------
-The time at which θ_o changes tells who explored, criterion II's too; V's noise is 1/κ* of what its records ask for
-where κ* is large; sensitivities hold with high probability under the reward model only; a replaced round may change
-sets; 4 log₂(1 + TR³/d) is no bound on the switches (``docs/errata.md``). :class:`~dpbandits.policies.JointDPGLM` is the
-private form.
+The time at which θ_o changes tells who explored, as later actions show, and that of criterion II tells it, too; V's
+noise is 1/κ* of what its records ask for where κ* is large; sensitivities hold with high probability under the reward
+model only; a replaced round may change sets; 4 log₂(1 + TR³/d) is no bound on the switches (``docs/errata.md``).
+:class:`~dpbandits.policies.JointDPGLM` is the private form.
 
 Late rewards enter when they come. Cost per round: O(Kd² + d³), and O(knd) for a fit, which every round of criterion I
 makes until the cap.

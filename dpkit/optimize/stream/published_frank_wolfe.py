@@ -15,7 +15,8 @@ and high dimensional contextual bandits", arXiv:2206.08111.
 A node's noise has a squared radius from Γ(d/2, 2σ₊) along a direction of the ℓ_{q⁺} sphere, with σ₊ of Theorem 3.1,
 κ_q = min{q − 1, e²(ln d − 1)} and q⁺ = min{q − 1, ln d − 1} for p ≤ 2 (Lemma 3.2), and κ_q = d^(1−2/p) and the norm
 d^(1/2−1/p)‖·‖₂ for p > 2 (Lemma 3.3). Not private as claimed: the density that the proof needs has Γ(d/2, 2σ₊²), so the
-noise is about √σ₊ times too small; and below 1 q⁺ gives no norm (``docs/errata.md``).
+noise is about √σ₊ times too small; and q⁺ gives no norm below 1, none that is smooth below 2, and one that is too far
+from ‖·‖_q in high dimensions (``docs/errata.md``).
 
 :class:`PublishedPolyhedralOnlineFrankWolfe` is Algorithm 2:
 

@@ -101,7 +101,7 @@ def test_the_bounds_hold_of_every_arm_in_every_stage(kind):
             horizon=100,
             theta_bound=2.0,
             tail=0.99,
-            noise_scale=1.31,
+            noise_scale=4.39,
             parameters="theory",
             failure_probability=0.05,
             **more,
