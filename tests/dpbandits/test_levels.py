@@ -13,7 +13,7 @@ from accounting import Budget
 from dpbandits import Policy, Released
 from dpbandits.policies import Doubling, OnePassPrivateGLM, StandingPrivateGLM
 from dpbandits.private.parts.arm_fits import LevelPrior
-from dpbandits.private.parts.records import Levels, with_level
+from dpbandits.private.parts.levels import Levels, with_level
 from dpkit.models.links import Link, get_link
 from dpkit.moments.pairs import PairBounds
 from dpkit.states import files
