@@ -60,13 +60,14 @@ from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule
 from dpbandits.private.parts.cold_start import warn_of_cold_start
+from dpbandits.private.parts.levels import Levels, begins_in_the_middle, with_level
 from dpbandits.private.parts.refreshed import (
     Estimate,
-    PersonRecord,
     Refit,
     Rule,
     check_rounds,
     first_release,
+    record_at,
     refreshed,
 )
 from dpkit.models.links import Link, get_link
@@ -132,6 +133,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     refit: Refit
     choices_read = ("theta", "inverse")
     prices_totals = True
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
 
     def __init__(
         self,
@@ -162,10 +164,13 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         self.prior = checked_prior(prior, self.dim, S)
 
         m = len(self.schedule.ends)
-        self.contribution = PersonRecord.of(self.link, S, finite_rewards(self.reward_range))
-        self.sums = self.sums_of(self.dim, budget=budget, releases=m, horizon=T, rng=self.rng)
+        rewards = finite_rewards(self.reward_range)
+        self.contributions = Levels(self.link, S, rewards, None, begins_in_the_middle(self) and m > 0)
+        self.contribution = record_at(self.contributions, 0.0)
+        share = self.contributions.share
+        self.sums = self.sums_of(self.dim, budget=budget, releases=m, horizon=T, level=share, rng=self.rng)
         self.rule = Rule(self.exploration, self.prior is not None)
-        self.refit = Refit(self.contribution, Prior.of(self.prior, self.dim, self.dim / S**2, S))
+        self.refit = Refit(self.contributions, Prior.of(self.prior, self.dim, self.dim / S**2, S))
         self.public = self.refit.nothing(m)
         if self.prior is None:
             warn_of_cold_start(self.contribution.clarity(self.dim, T, self.sums), self.dim, T, budget)
@@ -175,6 +180,11 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
+
+    @property
+    def level(self) -> float:
+        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
+        return self.public.level
 
     def found(self) -> Found:
         return found_along(self.public.theta, self.public.inverse, self.refit.prior, None)
@@ -188,8 +198,12 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     def close_batch(self) -> Estimate:
         batch = self.schedule.start(self.releases), self.clock
         left = len(self.schedule.ends) - self.releases
-        told = refreshed(self.sums, self.contribution, self.public.theta, self.spending, batch=batch, left=left)
+        told = refreshed(self.sums, self.contributions, self.public, self.spending, batch=batch, left=left)
         return self.refit(self.public, told, self.schedule.ends[: self.releases + 1])
+
+    def resume(self, saved: Any) -> None:
+        older = {"level": 0.0, "levelled": True, "deviations": (0.0, 0.0), "before": 0}
+        super().resume(saved if self.contributions.learned else with_level(saved, **older))
 
     def check_releases(self) -> None:
         super().check_releases()

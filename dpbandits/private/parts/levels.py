@@ -25,6 +25,8 @@ _FLATTEST_LEVEL = 0.5
 _LEVEL_SHARE = 0.1
 # in units of the range: how well the level must be known, and from where on it is far from the middle
 _SETTLED, _FAR = 0.04, 0.2
+# the same for a first move, which is clear by two se, and how much lower a rate is worth another one
+_COARSE, _LOWER = 0.1, 0.5
 # by how many se it is taken to be above the mean: a level of a third of the rate costs twice as much as one of thrice
 _ABOVE = 0.5
 # of the least chance of a reward
@@ -125,17 +127,25 @@ class Levels:
         low, high = self.reward_range
         return np.clip((rewards - low) / (high - low) - 0.5, -0.5, 0.5)
 
-    def moved(self, total: float, noise: float, rounds: float) -> tuple[float, bool]:
-        """The level after so many rounds, whose deviations have this noisy sum, and whether it is settled."""
+    def moved(self, last: float, total: float, noise: float, rounds: float) -> tuple[float, bool]:
+        """The level that follows the ``last`` one after so many rounds, and whether it is settled.
+
+        ``total`` is the noisy sum of deviations, and ``noise`` the standard deviation of that noise.
+        """
         low, high = self.reward_range
         mean = min(max(-0.5, total / rounds), 0.5)
         se = math.hypot(noise / rounds, math.sqrt(max(0.25 - mean**2, _CHANCE) / rounds))
         settled = se <= _SETTLED
-        if not settled or -mean < _FAR:
-            return 0.0, settled
-        rate = low + max(0.5 + mean + _ABOVE * se, 2.0 * se) * (high - low)
+        if -mean < _FAR or not (settled or (se <= _COARSE and -mean - 2.0 * se >= _FAR)):
+            return last, settled
+        share = max(0.5 + mean + _ABOVE * se, 2.0 * se)
+        rate = low + share * (high - low)
         # a link that does not take this value has no such level
-        return (self.link.inverse(rate) if self.link.reaches(rate) else 0.0), settled
+        if not self.link.reaches(rate):
+            return last, settled
+        if last and share > _LOWER * (float(self.link.mean(last)) - low) / (high - low):
+            return last, settled
+        return self.link.inverse(rate), settled
 
 
 @lru_cache(maxsize=256)

@@ -183,9 +183,9 @@ class Refit:
         past = last.past.followed_by(rounds, H, squares)
         level, levelled = last.level, last.levelled
         if not levelled:
-            level, levelled = self.levels.moved(*sums.level, rounds)
-            if level and lopsided(b, noise_b, rounds * self.levels.base.B**2):
-                return self._anew(totals, rounds, k, level)
+            level, levelled = self.levels.moved(last.level, *sums.level, rounds)
+            if level != last.level and (last.level or lopsided(b, noise_b, rounds * record.B**2)):
+                return self._anew(totals, rounds, k, (level, levelled))
             # the weights of earlier records, at the new level
             flatter = self.levels.at(level).units[0] / units[0]
             H, squares = flatter * H, flatter * squares
@@ -194,7 +194,7 @@ class Refit:
         also = found, known.covariance, unlikely, metric, settled, stands
         return Estimate(known.mean, root, *history, *also, level, levelled)
 
-    def _anew(self, totals: tuple[Array, Array], rounds: int, k: int, level: float) -> Estimate:
+    def _anew(self, totals: tuple[Array, Array], rounds: int, k: int, level: tuple[float, bool]) -> Estimate:
         """As at the start, at another level; the noise of sums since then is taken to be that of all sums."""
         nothing = self.nothing()
         return replace(
@@ -205,8 +205,8 @@ class Refit:
             secants=float(k),
             totals=totals,
             past=nothing.past.restarted(rounds),
-            level=level,
-            levelled=True,
+            level=level[0],
+            levelled=level[1],
         )
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:

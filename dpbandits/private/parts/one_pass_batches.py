@@ -128,9 +128,9 @@ class Refit:
                 deviations[1] + told[1],
                 deviations[2] + told[2],
             )
-            level, levelled = self.levels.moved(total, math.sqrt(variance), counted)
-            if level and lopsided(b, noise_b, counted * record.B**2):
-                return self._anew(rounds, level)
+            level, levelled = self.levels.moved(last.level, total, math.sqrt(variance), counted)
+            if level != last.level and (last.level or lopsided(b, noise_b, counted * record.B**2)):
+                return replace(self._anew(rounds), level=level, levelled=levelled, deviations=deviations)
             # the weights of earlier records, at the new level
             flatter = self.levels.at(level).units[0] / unit_w
             H, squares, of_H, of_secants = flatter * H, flatter * squares, flatter**2 * of_H, flatter**2 * of_secants
@@ -138,10 +138,10 @@ class Refit:
         history = H, b, (of_H, of_secants, of_b), squares, past
         return Estimate(known.mean, root, *history, found, level, levelled, deviations)
 
-    def _anew(self, rounds: int, level: float) -> Estimate:
-        """As at the start, at another level."""
+    def _anew(self, rounds: int) -> Estimate:
+        """As at the start, after so many rounds."""
         nothing = self.nothing()
         past = nothing.past.restarted(rounds)
         # a random direction, of whatever length
         root = nothing.root if self.given else self.prior.root
-        return replace(nothing, root=root, past=past, level=level, levelled=True)
+        return replace(nothing, root=root, past=past)
