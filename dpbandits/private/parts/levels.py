@@ -26,7 +26,7 @@ _LEVEL_SHARE = 0.1
 # in units of the range: how well the level must be known, and from where on it is far from the middle
 _SETTLED, _FAR = 0.04, 0.2
 # the same for a first move, which is clear by two se, and how much lower a rate is worth another one
-_COARSE, _LOWER = 0.1, 0.5
+_COARSE, _LOWER = 0.07, 0.75
 # by how many se it is taken to be above the mean: a level of a third of the rate costs twice as much as one of thrice
 _ABOVE = 0.5
 # of the least chance of a reward
