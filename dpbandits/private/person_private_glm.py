@@ -202,7 +202,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         return self.refit(self.public, told, self.schedule.ends[: self.releases + 1])
 
     def resume(self, saved: Any) -> None:
-        older = {"level": 0.0, "levelled": True, "deviations": (0.0, 0.0), "before": 0}
+        older = {"level": 0.0, "levelled": True, "deviations": [0.0, 0.0], "before": 0}
         super().resume(saved if self.contributions.learned else with_level(saved, **older))
 
     def check_releases(self) -> None:

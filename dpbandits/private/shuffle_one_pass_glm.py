@@ -224,7 +224,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         return self.public.level
 
     def resume(self, saved: Any) -> None:
-        known = {"level": 0.0, "levelled": True, "deviations": (0.0, 0.0, 0.0)}
+        known = {"level": 0.0, "levelled": True, "deviations": [0.0, 0.0, 0.0]}
         super().resume(saved if self.record.levels.learned else with_level(saved, **known))
 
     def steady(self) -> int:
