@@ -63,10 +63,9 @@ from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewar
 from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
-from dpbandits.private.parts.levels import Levels
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.records import SecantRecord, balanced_share, never_cut
+from dpbandits.private.parts.records import Levels, SecantRecord, balanced_share, never_cut
 from dpkit.geometry import smat, svec
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior

@@ -27,7 +27,7 @@ formed in the newest A (``private.parts.metric``). It is a function of what was 
 
 Where no base rate is stated, c₀ begins at the middle of the range of rewards, and the level is learned: while it is not
 settled a round's pair is scaled by √(1 − ¾·0.1), and Σ(r − middle)/(high − low) is one more coordinate of the sums. A
-mean reward far below the middle moves c₀, and with it W and B (``private.parts.levels.Levels``).
+mean reward far below the middle moves c₀, and with it W and B (``private.parts.records.Levels``).
 
 Guarantee
 ---------
@@ -81,11 +81,10 @@ from dpbandits.policy.together import until_scheduled
 from dpbandits.private.parts.change import surprise_bound
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.groups import FeatureGroups
-from dpbandits.private.parts.levels import Levels, begins_in_the_middle, with_level
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import balanced_share, never_cut
+from dpbandits.private.parts.records import Levels, balanced_share, begins_in_the_middle, never_cut, with_level
 from dpbandits.private.parts.release_weights import release_weights
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior

@@ -22,6 +22,12 @@ Such pairs are averaged with the weights of the best linear unbiased estimate, t
 is the minimiser over ‖θ‖ ≤ S, and until the next release every round plays argmax xᵀθ + β‖x‖_{P⁻¹} with the precision P
 of θ.
 
+Where no base rate is stated it begins at the middle of the range of rewards, and the level is learned
+(``private.parts.records``): until it is settled, a release also sums √0.1·α_p·f_p, f_p the mean of
+(r − middle)/(high − low) over p's rounds, and (a·M_p, b_p) is scaled by √0.9 there. Later contributions are formed anew
+at the level. Releases of before do not count if the arms that were chosen have a mean in common; else they are carried
+along, as Σ of (r − c₀)x.
+
 Guarantee
 ---------
 * Unit: one person, that is everything in all rounds of that person: arm sets, rewards, their times, and whether they
@@ -29,6 +35,7 @@ Guarantee
   counts for nothing ("zero_out").
 * Δ_p bounds how far (a·M_p, b_p) moves: √(2a²F² + 4B_p²) under replace, since M_p and its replacement are positive
   semidefinite, and ``dpkit.geometry.pair_sensitivity(a, F, 1, B_p)`` where n_p = 1; √(a²F² + B_p²) under zero_out.
+* With f_p ∈ [−½, ½] the shift is as large: 0.9·Δ_p² + 0.1·Δ_p²(f_p − f_p′)² ≤ Δ_p².
 * So release j shifts by at most α_p, a function of public numbers of *decisions*, and Σ_j α²_{p,j} ≤ 1 for everybody.
   The run costs one ``Gaussian(z)`` (docs/privacy-proofs.md), calibrated to the budget exactly and recorded when the
   policy is made.
@@ -60,7 +67,7 @@ from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule
 from dpbandits.private.parts.cold_start import warn_of_cold_start
-from dpbandits.private.parts.levels import Levels, begins_in_the_middle, with_level
+from dpbandits.private.parts.records import Levels, begins_in_the_middle, with_level
 from dpbandits.private.parts.refreshed import (
     Estimate,
     Refit,
@@ -92,7 +99,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
-        S ≥ ‖θ‖.
+        S ≥ ‖θ‖, which the level of rewards is not part of.
     growth : float
         Length of a batch over the length of the one before, at least 1.02.
     first_batch : int, optional
@@ -106,9 +113,9 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         Mean and precision of a normal prior of θ, public knowledge, by which the first batch plays, too; see
         :class:`~dpbandits.policies.OnePassPrivateGLM`. By default 0 and d/S².
     **options
-        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
-        :class:`dpbandits.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate`` (by default learned where
+        rewards are well below the middle of their range; not for counts), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.PrivatePolicy`, also for errors.
 
     Examples
     --------

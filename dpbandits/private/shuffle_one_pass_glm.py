@@ -16,6 +16,10 @@ and Gaussian, with posterior precisions p and 0.1 ≤ f ≤ 1, larger where info
 perturbation is what makes long batches work where the same arms come in every round: without it, a whole batch plays a
 single arm.
 
+Where no base rate is stated, c₀ begins at the middle of the range of rewards, and the level is learned, as in
+:class:`~dpbandits.policies.OnePassPrivateGLM`: while it is not settled a record is scaled by √(1 − ¾·0.1), and its user
+sends (r − middle)/(high − low) in one more coordinate. All noise is 1 % larger for it.
+
 Guarantee
 ---------
 * Unit: one round, that is its arm set and its reward: one user. Neighbours: two runs in which one round differs
@@ -26,6 +30,9 @@ Guarantee
   m = ½s_min, as q/2 ≤ ‖x‖ ≤ 1, and s and g are cut (always). So two scaled records (a·svec(ω·u uᵀ), c·γ·u) of a user
   differ by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, and so do a record and the null record. A
   batch of n users is one :class:`~dpkit.shuffle.VectorSum` over n users, calibrated to the whole budget.
+* With the level's coordinate the squared distance is 1 + 0.1/4 times that, also between a record that has it and one
+  that has not (``dpkit.moments.PairSums``). Records at another level are summed in units of the first one's W and B,
+  with ω ≥ mq² for m = min(½s_min, ¼W): within the same bounds.
 * What the server sees of earlier batches fixes θ, hence what the users of a batch send as a function of their own
   data: the batches compose in parallel, adaptively. The run costs what its most expensive batch costs; this is
   recorded when the policy is made.
@@ -57,11 +64,10 @@ from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.policy.together import until_scheduled
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.levels import Levels, begins_in_the_middle, with_level
 from dpbandits.private.parts.one_pass_batches import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import balanced_share
+from dpbandits.private.parts.records import Levels, balanced_share, begins_in_the_middle, with_level
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
 from dpkit.moments.shuffled_pairs import PairBatches
@@ -99,7 +105,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
-        S ≥ ‖θ‖.
+        S ≥ ‖θ‖, which the level of rewards is not part of.
     growth : float
         Length of a batch over the length of the one before, at least 1.
     first_batch : int, optional
@@ -123,9 +129,10 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         Mean and precision of a normal prior of θ, public knowledge, by which the first batch plays, too; see
         :class:`~dpbandits.policies.OnePassPrivateGLM`.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
-        :class:`dpbandits.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (by default learned where
+        rewards are well below the middle of their range; not for counts), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see :class:`dpbandits.PrivatePolicy`, also for
+        errors.
 
     Examples
     --------

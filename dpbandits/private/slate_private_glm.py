@@ -44,11 +44,10 @@ from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.policy.slates import Examination, SlatePolicy
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.levels import Levels, begins_in_the_middle
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import balanced_share, never_cut
+from dpbandits.private.parts.records import Levels, balanced_share, begins_in_the_middle, never_cut
 from dpbandits.private.parts.release_weights import release_weights
 from dpbandits.private.parts.slates import SlateRecord, SlateRefit, looks, weight_of_round
 from dpkit.models.links import Link, get_link

@@ -72,9 +72,8 @@ from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.arm_fits import LevelPrior
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.levels import with_level
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.records import SecantRecord, never_cut
+from dpbandits.private.parts.records import SecantRecord, never_cut, with_level
 from dpbandits.private.parts.release_weights import release_weights
 from dpbandits.private.parts.standing import Estimate, Refit, Told
 from dpkit.models.links import Link, get_link

@@ -7,7 +7,7 @@ All of it is post-processing: nothing here is told more than the released sums, 
 2. finds γ_k, adds to H and b, and shrinks H for its noise;
 3. weighs b along every eigenvector of H by what there is to know, together with the prior;
 4. looks around where information stands still, and there all the wider if arms stand;
-5. makes the metric of the next batch; and, once, its level, where it may begin anew.
+5. makes the metric of the next batch; and, once or twice, its level, where it may begin anew.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.private.parts.change import surprise
-from dpbandits.private.parts.levels import Levels, lopsided
 from dpbandits.private.parts.metric import carried, levelling, standing_out, symmetric_root
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
 from dpbandits.private.parts.progress import Past, misfit
+from dpbandits.private.parts.records import Levels, lopsided
 from dpkit.models.prior import Prior
 from dpkit.moments.pairs import NoisyPair
 

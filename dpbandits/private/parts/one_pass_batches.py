@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accounting.arrays import Array
-from dpbandits.private.parts.levels import Levels, lopsided
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, weighed
 from dpbandits.private.parts.progress import Past, misfit
+from dpbandits.private.parts.records import Levels, lopsided
 from dpkit.models.prior import Prior
 from dpkit.moments.shuffled_pairs import NoisyBatch
 

@@ -17,8 +17,7 @@ from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.private.parts.cold_start import clarity
-from dpbandits.private.parts.levels import Levels, lopsided
-from dpbandits.private.parts.records import checked_slope
+from dpbandits.private.parts.records import Levels, checked_slope, lopsided
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link
 from dpkit.models.prior import Prior, posterior

@@ -38,9 +38,8 @@ import numpy as np
 from accounting.arrays import Array
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.slates import shown_of
-from dpbandits.private.parts.levels import Levels
 from dpbandits.private.parts.one_pass import Estimate, Refit
-from dpbandits.private.parts.records import LONGEST_SCALE, LONGEST_SQUARE, SecantRecord
+from dpbandits.private.parts.records import LONGEST_SCALE, LONGEST_SQUARE, Levels, SecantRecord
 from dpkit.moments.pairs import NoisyPair
 from dpkit.moments.summed import SumBounds
 
