@@ -67,7 +67,7 @@ from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule
 from dpbandits.private.parts.cold_start import warn_of_cold_start
-from dpbandits.private.parts.records import Levels, begins_in_the_middle, with_level
+from dpbandits.private.parts.records import EARLY, Levels, begins_in_the_middle, with_level
 from dpbandits.private.parts.refreshed import (
     Estimate,
     Refit,
@@ -172,7 +172,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
 
         m = len(self.schedule.ends)
         rewards = finite_rewards(self.reward_range)
-        self.contributions = Levels(self.link, S, rewards, None, begins_in_the_middle(self) and m > 0)
+        self.contributions = Levels(self.link, S, rewards, None, begins_in_the_middle(self) and m > 0, EARLY)
         self.contribution = record_at(self.contributions, 0.0)
         share = self.contributions.share
         self.sums = self.sums_of(self.dim, budget=budget, releases=m, horizon=T, level=share, rng=self.rng)

@@ -67,7 +67,7 @@ from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.one_pass_batches import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import Levels, balanced_share, begins_in_the_middle, with_level
+from dpbandits.private.parts.records import EARLY, Levels, balanced_share, begins_in_the_middle, with_level
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
 from dpkit.moments.shuffled_pairs import PairBatches
@@ -193,7 +193,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         learns = begins_in_the_middle(self) and len(self.schedule.ends) > 0
         if learns and exploration == "inverse_gap":
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
-        levels = Levels(self.link, S, finite_rewards(self.reward_range), clip, learns)
+        levels = Levels(self.link, S, finite_rewards(self.reward_range), clip, learns, EARLY)
         self.clip, W = levels.base.B, levels.base.W
         share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
         self.gradient_share = fraction("gradient_share", share)

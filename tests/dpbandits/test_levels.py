@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,8 +79,9 @@ def test_a_level_is_settled_where_rewards_are_surely_rare_and_it_is_known():
 
 
 def test_a_first_move_is_made_where_it_is_clear_and_a_second_one_where_it_is_far():
-    known = levels()
+    known = replace(levels(), early=0.1)
     mean = known.link.mean
+    assert levels().moved(0.0, -0.4 * 500, noise=30.0, rounds=500) == (0.0, False)
     first, settled = known.moved(0.0, -0.4 * 500, noise=30.0, rounds=500)  # ±0.061
     assert not settled
     assert 0.12 < float(mean(first)) < 0.15

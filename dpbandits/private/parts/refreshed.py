@@ -253,16 +253,16 @@ def refreshed(
     κ = max(spending * (_SETTLED + (1 - _SETTLED) * newcomers), 1.0 / left)
     η = 1.0 if end < _RETURNS * len(people) else 0.0
     a, F, B = record.bounds(people, η)
-    ω = sums.pay(people, κ) / sums.shifts(people, a, F, B)
+    α = sums.pay(people, κ)
+    ω = α / sums.shifts(people, a, F, B)
     Ω, z = float(ω.sum()), sums.noise
     rounds = Ω**2 / float((ω**2 / people.visits).sum())
     if known.levelled:
         H, G = sums.release(people, record.weigh(theta, η), ω, a, F, B)
         return Refreshed(H / Ω, G / Ω, η, (z / Ω) ** 2, rounds, z / (a * Ω), None)
     H, G, total = sums.release_beside(people, record.weigh(theta, η), ω, a, F, B, levels.deviations)
-    paid, of_level = float((ω * sums.shifts(people, a, F, B)).sum()), z / math.sqrt(sums.level)
+    deviation = total / α.sum(), z / (math.sqrt(sums.level) * α.sum())
     z /= math.sqrt(1.0 - sums.level)
-    deviation = total / paid, of_level / paid
     return Refreshed(H / Ω, G / Ω, η, (z / Ω) ** 2, rounds, z / (a * Ω), deviation)
 
 
@@ -290,7 +290,7 @@ class Rule:
     given: bool
 
     def __call__(self, public: Estimate, arms: Array, since: int) -> Array | Law:
-        if not (self.given or public.theta.any()):
+        if not (self.given or public.theta[0] or public.theta.any()):
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
         return arms @ public.theta + self.exploration * norms(arms, public.inverse)
