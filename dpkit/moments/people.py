@@ -350,6 +350,7 @@ class PersonTotals(ABC):
         if beside is not None:
             numbers = weights * math.sqrt(self.level) * self.shifts(people, scale, matrix_bound, vector_bounds)
             contributions = self._with_numbers(contributions, people, numbers, less, beside)
+        # no longer with a number, whose square is at most λΔ²/4, as Δ is at most twice this
         longest = float((weights * np.hypot(scale * matrix_bound, vector_bounds)).max())
         released, d = self._summed(contributions, len(people), longest), self.dim
         H, G = released[: self._pair - d], released[self._pair - d : self._pair]
