@@ -352,8 +352,8 @@ class Refit:
         R = record_at(self.levels, 0.0).R
         if last or lopsided(u @ whole, math.sqrt(float(u**2 @ D)), R**2 / float(N.max())):
             return replace(known, before=k)
-        slopes = (float(record_at(self.levels, o).link.derivative(0.0)) for o in (level, last))
-        flatter = next(slopes) / next(slopes)
+        steep, before = (float(record_at(self.levels, o).link.derivative(0.0)) for o in (level, last))
+        flatter = steep / before
         moved = {"curvatures": flatter * h, "gradients": whole, "centres": np.ones(k), "levels": flatter * noises}
         history = {name: getattr(known, name).copy() for name in moved}
         for name, value in moved.items():
