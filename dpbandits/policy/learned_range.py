@@ -55,7 +55,7 @@ def units_of(kind: type[PrivatePolicy[Any]], stated: str, rewards: tuple[float, 
     if not kind.learns_range:
         raise ValueError(
             f"reward_range must be stated for {kind.__name__}, got reward_range='learned': take OnePassPrivateGLM, "
-            "StandingPrivateGLM, DisjointPrivateGLM or PrivateArms"
+            "StandingPrivateGLM, DisjointPrivateGLM, PersonPrivateGLM or PrivateArms"
         )
     low, high = rewards
     if math.isfinite(low) and math.isfinite(high):

@@ -22,6 +22,12 @@ Such pairs are averaged with the weights of the best linear unbiased estimate, t
 is the minimiser over ‖θ‖ ≤ S, and until the next release every round plays argmax xᵀθ + β‖x‖_{P⁻¹} with the precision P
 of θ.
 
+Where no base rate is stated it begins at the middle of the range of rewards, and the level is learned
+(``private.parts.records``): until it is settled, a release also sums √0.1·α_p·f_p, f_p the mean of
+(r − middle)/(high − low) over p's rounds, and (a·M_p, b_p) is scaled by √0.9 there. Later contributions are formed anew
+at the level. Releases of before do not count if the arms that were chosen have a mean in common; else they are carried
+along, as Σ of (r − c₀)x.
+
 Guarantee
 ---------
 * Unit: one person, that is everything in all rounds of that person: arm sets, rewards, their times, and whether they
@@ -29,6 +35,7 @@ Guarantee
   counts for nothing ("zero_out").
 * Δ_p bounds how far (a·M_p, b_p) moves: √(2a²F² + 4B_p²) under replace, since M_p and its replacement are positive
   semidefinite, and ``dpkit.geometry.pair_sensitivity(a, F, 1, B_p)`` where n_p = 1; √(a²F² + B_p²) under zero_out.
+* With f_p ∈ [−½, ½] the shift is as large: 0.9·Δ_p² + 0.1·Δ_p²(f_p − f_p′)² ≤ Δ_p².
 * So release j shifts by at most α_p, a function of public numbers of *decisions*, and Σ_j α²_{p,j} ≤ 1 for everybody.
   The run costs one ``Gaussian(z)`` (docs/privacy-proofs.md), calibrated to the budget exactly and recorded when the
   policy is made.
@@ -60,13 +67,14 @@ from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule
 from dpbandits.private.parts.cold_start import warn_of_cold_start
+from dpbandits.private.parts.records import EARLY, Levels, begins_in_the_middle, with_level
 from dpbandits.private.parts.refreshed import (
     Estimate,
-    PersonRecord,
     Refit,
     Rule,
     check_rounds,
     first_release,
+    record_at,
     refreshed,
 )
 from dpkit.models.links import Link, get_link
@@ -91,7 +99,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
-        S ≥ ‖θ‖.
+        S ≥ ‖θ‖, which the level of rewards is not part of.
     growth : float
         Length of a batch over the length of the one before, at least 1.02.
     first_batch : int, optional
@@ -105,9 +113,9 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         Mean and precision of a normal prior of θ, public knowledge, by which the first batch plays, too; see
         :class:`~dpbandits.policies.OnePassPrivateGLM`. By default 0 and d/S².
     **options
-        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
-        :class:`dpbandits.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; finite, or "learned"), ``base_rate`` (by default learned where
+        rewards are well below the middle of their range; not for counts), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -132,6 +140,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     refit: Refit
     choices_read = ("theta", "inverse")
     prices_totals = True
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
 
     def __init__(
         self,
@@ -162,10 +171,13 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         self.prior = checked_prior(prior, self.dim, S)
 
         m = len(self.schedule.ends)
-        self.contribution = PersonRecord.of(self.link, S, finite_rewards(self.reward_range))
-        self.sums = self.sums_of(self.dim, budget=budget, releases=m, horizon=T, rng=self.rng)
+        rewards = finite_rewards(self.reward_range)
+        self.contributions = Levels(self.link, S, rewards, None, begins_in_the_middle(self) and m > 0, EARLY)
+        self.contribution = record_at(self.contributions, 0.0)
+        share = self.contributions.share
+        self.sums = self.sums_of(self.dim, budget=budget, releases=m, horizon=T, level=share, rng=self.rng)
         self.rule = Rule(self.exploration, self.prior is not None)
-        self.refit = Refit(self.contribution, Prior.of(self.prior, self.dim, self.dim / S**2, S))
+        self.refit = Refit(self.contributions, Prior.of(self.prior, self.dim, self.dim / S**2, S))
         self.public = self.refit.nothing(m)
         if self.prior is None:
             warn_of_cold_start(self.contribution.clarity(self.dim, T, self.sums), self.dim, T, budget)
@@ -175,6 +187,11 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
+
+    @property
+    def level(self) -> float:
+        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
+        return self.public.level
 
     def found(self) -> Found:
         return found_along(self.public.theta, self.public.inverse, self.refit.prior, None)
@@ -188,8 +205,12 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     def close_batch(self) -> Estimate:
         batch = self.schedule.start(self.releases), self.clock
         left = len(self.schedule.ends) - self.releases
-        told = refreshed(self.sums, self.contribution, self.public.theta, self.spending, batch=batch, left=left)
+        told = refreshed(self.sums, self.contributions, self.public, self.spending, batch=batch, left=left)
         return self.refit(self.public, told, self.schedule.ends[: self.releases + 1])
+
+    def resume(self, saved: Any) -> None:
+        older = {"level": 0.0, "levelled": True, "deviations": [0.0, 0.0], "before": 0}
+        super().resume(saved if self.contributions.learned else with_level(saved, **older))
 
     def check_releases(self) -> None:
         super().check_releases()

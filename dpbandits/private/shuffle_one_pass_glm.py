@@ -16,6 +16,10 @@ and Gaussian, with posterior precisions p and 0.1 ≤ f ≤ 1, larger where info
 perturbation is what makes long batches work where the same arms come in every round: without it, a whole batch plays a
 single arm.
 
+Where no base rate is stated, c₀ begins at the middle of the range of rewards, and the level is learned, as in
+:class:`~dpbandits.policies.OnePassPrivateGLM`: while it is not settled a record is scaled by √(1 − ¾·0.1), and its user
+sends (r − middle)/(high − low) in one more coordinate. All noise is 1 % larger for it.
+
 Guarantee
 ---------
 * Unit: one round, that is its arm set and its reward: one user. Neighbours: two runs in which one round differs
@@ -26,6 +30,9 @@ Guarantee
   m = ½s_min, as q/2 ≤ ‖x‖ ≤ 1, and s and g are cut (always). So two scaled records (a·svec(ω·u uᵀ), c·γ·u) of a user
   differ by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, and so do a record and the null record. A
   batch of n users is one :class:`~dpkit.shuffle.VectorSum` over n users, calibrated to the whole budget.
+* With the level's coordinate the squared distance is 1 + 0.1/4 times that, also between a record that has it and one
+  that has not (``dpkit.moments.PairSums``). Records at another level are summed in units of the first one's W and B,
+  with ω ≥ mq² for m = min(½s_min, ¼W): within the same bounds.
 * What the server sees of earlier batches fixes θ, hence what the users of a batch send as a function of their own
   data: the batches compose in parallel, adaptively. The run costs what its most expensive batch costs; this is
   recorded when the policy is made.
@@ -44,8 +51,9 @@ Cheu, Joseph, Mao & Peng (2022) for the shuffled sum; Chowdhury & Zhou (2022) fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from accounting import Budget
 from accounting.arrays import Array
@@ -59,7 +67,7 @@ from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.one_pass_batches import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import SecantRecord, balanced_share
+from dpbandits.private.parts.records import EARLY, Levels, balanced_share, begins_in_the_middle, with_level
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
 from dpkit.moments.shuffled_pairs import PairBatches
@@ -69,14 +77,18 @@ __all__ = ["ShuffleOnePassGLM"]
 
 @dataclass(frozen=True)
 class Record:
-    """(x, ψs, ψg), at the θ that is in force, and the batch of the round."""
+    """(x, ψs, ψg), at the θ and the level that are in force, the batch of the round, and the reward's deviation."""
 
-    secant: SecantRecord
+    levels: Levels
     schedule: Schedule
 
-    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float, int]:
+    def __call__(
+        self, pending: Pending, reward: float, public: Estimate
+    ) -> tuple[Array, float, float, int, float | None]:
         x = pending.arm
-        return x, *self.secant.weigh(x, float(x @ public.theta), reward), self.schedule.batch(pending.round)
+        pair = self.levels.at(public.level).weigh(x, float(x @ public.theta), reward)
+        deviation = None if public.levelled else self.levels.deviation(reward)
+        return x, *pair, self.schedule.batch(pending.round), deviation
 
 
 class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
@@ -93,7 +105,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
-        S ≥ ‖θ‖.
+        S ≥ ‖θ‖, which the level of rewards is not part of.
     growth : float
         Length of a batch over the length of the one before, at least 1.
     first_batch : int, optional
@@ -117,9 +129,10 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         Mean and precision of a normal prior of θ, public knowledge, by which the first batch plays, too; see
         :class:`~dpbandits.policies.OnePassPrivateGLM`.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
-        :class:`dpbandits.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (by default learned where
+        rewards are well below the middle of their range; not for counts), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see :class:`dpbandits.PrivatePolicy`, also for
+        errors.
 
     Examples
     --------
@@ -142,7 +155,9 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["shuffle"]] = "shuffle"
     prices_persons = True
     warned = False
-    choices_read = ("theta", "root")
+    choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
+    record: Record
 
     def __init__(
         self,
@@ -175,12 +190,15 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
-        secant = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
-        self.clip, W = secant.B, secant.W
+        learns = begins_in_the_middle(self) and len(self.schedule.ends) > 0
+        if learns and exploration == "inverse_gap":
+            self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
+        levels = Levels(self.link, S, finite_rewards(self.reward_range), clip, learns, EARLY)
+        self.clip, W = levels.base.B, levels.base.W
         share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
         self.gradient_share = fraction("gradient_share", share)
 
-        self.record = Record(secant, self.schedule)
+        self.record = Record(levels, self.schedule)
         self.sums = PairBatches(
             self.schedule.ends,
             dim,
@@ -190,11 +208,12 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
             budget=budget,
             rng=self.rng,
             records=self.rounds_per_person,
-            least=secant.least,
+            least=levels.least,
+            level=levels.share,
         )
         known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
-        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None)
-        self.refit = refit = Refit(secant, S, *known, width, self.reward_range)
+        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None, learns)
+        self.refit = refit = Refit(levels, S, *known, width, self.reward_range)
         self.public = refit.nothing()
         if self.prior is None:
             noise_H, noise_b = self.sums.noise
@@ -205,6 +224,15 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
     def theta(self) -> Array:
         """θ as released."""
         return self.public.theta
+
+    @property
+    def level(self) -> float:
+        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
+        return self.public.level
+
+    def resume(self, saved: Any) -> None:
+        known = {"level": 0.0, "levelled": True, "deviations": [0.0, 0.0, 0.0]}
+        super().resume(saved if self.record.levels.learned else with_level(saved, **known))
 
     def steady(self) -> int:
         return until_scheduled(self)

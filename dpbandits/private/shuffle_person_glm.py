@@ -15,7 +15,8 @@ Guarantee
 * Unit: one person, that is everything in all rounds of that person: arm sets, rewards, their times, and whether they
   come at all. Which rounds a person has is public, and so is who takes part in a release. Neighbours: two runs in which
   one person differs ("replace"), or counts for nothing ("zero_out").
-* The Δ_p of :class:`~dpbandits.policies.PersonPrivateGLM` bounds how far (a·M_p, b_p) moves, so that release j moves by
+* The Δ_p of :class:`~dpbandits.policies.PersonPrivateGLM` bounds how far (a·M_p, b_p) moves, also with the number
+  beside it by which the level of rewards is learned, so that release j moves by
   at most α_p, a function of public numbers, and Σ_j α²_{p,j} ≤ 1 for everybody.
 * Given earlier releases, hence θ, what other devices send is the same in both worlds but for their coins. So release j
   is one sum of binomial noise in which one input moves by α_p, which is Gaussian differential privacy in proportion to
@@ -67,4 +68,6 @@ class ShufflePersonGLM(PersonPrivateGLM):
     """
 
     trust: ClassVar[Literal["joint", "shuffle"]] = "shuffle"
+    # the range of rewards is learned by whoever sees them, and nobody does here
+    learns_range = False
     sums_of: ClassVar[type[PersonSums | ShuffledPersonSums]] = ShuffledPersonSums

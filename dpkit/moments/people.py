@@ -49,6 +49,8 @@ _LARGEST_NOISE = 2.0**38
 
 # rows (m, d) and responses (m,) of rounds to w ≥ 0 and g, both (m,) and finite
 Weigh = Callable[[Array, Array], tuple[Array, Array]]
+# responses (m,) to numbers (m,) from −½ to ½
+Beside = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,11 @@ class PersonTotals(ABC):
     with weights ω = α/Δ, Δ from :meth:`shifts`, :meth:`release` then adds up Σ ω_p·(a·M_p, b_p). Whoever releases with
     larger weights than were paid for has no guarantee.
 
+    A number beside a contribution. With λ = ``level`` > 0, a release may ask for the mean f_p ∈ [−½, ½] of a number of
+    each round, too (:meth:`release_beside`): then ω_p·(κ·(a·M_p, b_p), √λ·Δ_p·f_p) is summed, with κ² = 1 − λ. Its
+    shift is α_p as well, as (1 − λ)Δ_p² + λΔ_p²·(f_p − f_p′)² ≤ Δ_p² under replace, and less under zero_out. So such a
+    release has noise in H and G that is larger by 1/κ, and those without that number are as if λ were 0.
+
     Attributes
     ----------
     cost : Release
@@ -217,13 +224,14 @@ class PersonTotals(ABC):
     cost: Release
     noise: float
 
-    def __init__(self, dim: int, budget: Budget, rng: np.random.Generator | None) -> None:
+    def __init__(self, dim: int, budget: Budget, rng: np.random.Generator | None, level: float) -> None:
         if not isinstance(budget, Budget):
             raise TypeError(f"budget must be a Budget, got budget={budget!r}")
-        self.dim = dim
+        self.dim, self.level = dim, fraction("level", level, include_zero=True)
         self._adjacency = budget.adjacency
         self._rng = randomness.resolve(rng)
-        self._size = dim * (dim + 3) // 2
+        self._pair = dim * (dim + 3) // 2
+        self._size = self._pair + int(self.level > 0.0)
         self.rounds = Rounds(dim)
         self._left = np.empty(0)  # of those who had come by the last release
 
@@ -294,10 +302,72 @@ class PersonTotals(ABC):
         -------
         (d, d) ndarray, (d,) ndarray
         """
-        contributions = self._contributions(people, weigh, weights, scale, matrix_bound, vector_bounds)
+        return self._released(people, weigh, weights, scale, matrix_bound, vector_bounds, None)[:2]
+
+    def release_beside(
+        self,
+        people: People,
+        weigh: Weigh,
+        weights: Array,
+        scale: float,
+        matrix_bound: float,
+        vector_bounds: Array,
+        beside: Beside,
+    ) -> tuple[Array, Array, float]:
+        """The same, and Σ_p ω_pΔ_p·f_p; see above for what that costs.
+
+        The noise is κ⁻¹ times that of :meth:`release`, and λ^−½ times ``noise`` in the last sum.
+
+        Parameters
+        ----------
+        people, weigh, weights, scale, matrix_bound, vector_bounds
+            As for :meth:`release`.
+        beside : callable
+            What forms the number of each round; it is cut to [−½, ½].
+
+        Raises
+        ------
+        ValueError
+            If ``level`` is 0.
+        """
+        if not self.level:
+            raise ValueError("level must be positive where numbers are to come beside records, got level=0")
+        return self._released(people, weigh, weights, scale, matrix_bound, vector_bounds, beside)
+
+    def _released(
+        self,
+        people: People,
+        weigh: Weigh,
+        weights: Array,
+        scale: float,
+        matrix_bound: float,
+        vector_bounds: Array,
+        beside: Beside | None,
+    ) -> tuple[Array, Array, float]:
+        less = 1.0 if beside is None else math.sqrt(1.0 - self.level)
+        cuts = weights, scale, matrix_bound, vector_bounds
+        contributions: Iterable[Array] = self._contributions(people, weigh, *cuts)
+        if beside is not None:
+            numbers = weights * math.sqrt(self.level) * self.shifts(people, scale, matrix_bound, vector_bounds)
+            contributions = self._with_numbers(contributions, people, numbers, less, beside)
+        # no longer with a number, whose square is at most λΔ²/4, as Δ is at most twice this
         longest = float((weights * np.hypot(scale * matrix_bound, vector_bounds)).max())
-        released, D = self._summed(contributions, len(people), longest), self._size - self.dim
-        return smat(released[_half_vector(self.dim)] / scale), released[D:]
+        released, d = self._summed(contributions, len(people), longest), self.dim
+        H, G = released[: self._pair - d], released[self._pair - d : self._pair]
+        if beside is None:
+            return smat(H[_half_vector(d)] / scale), G, 0.0
+        return smat(H[_half_vector(d)] / (less * scale)), G / less, float(released[-1]) / math.sqrt(self.level)
+
+    def _with_numbers(
+        self, contributions: Iterable[Array], people: People, scales: Array, less: float, beside: Beside
+    ) -> Iterator[Array]:
+        """The columns of the same persons, scaled, with their numbers in the last row."""
+        for columns, (who, rounds) in zip(contributions, people.groups(), strict=True):
+            _, rewards, known = self.rounds.of(rounds)
+            numbers = np.fmin(np.fmax(beside(rewards), -0.5), 0.5) * known
+            columns *= less
+            columns[-1] = scales[who] * numbers.sum(axis=0) / np.maximum(known.sum(axis=0), 1.0)
+            yield columns
 
     @abstractmethod
     def _summed(self, contributions: Iterable[Array], persons: int, longest: float) -> Array:
@@ -307,11 +377,11 @@ class PersonTotals(ABC):
         self, people: People, weigh: Weigh, weights: Array, scale: float, matrix_bound: float, vector_bounds: Array
     ) -> Iterator[Array]:
         """ω_p·(a·M_p, b_p) as columns, some persons at a time."""
-        D = self._size - self.dim
+        D = self._pair - self.dim
         for who, rounds in people.groups():
             means = self._means(rounds, weigh)
             means[:, ~np.isfinite(means).all(axis=0)] = 0.0  # a weigh that overflows spoils its person's alone
-            M, b = means[:D], means[D:]
+            M, b = means[:D], means[D : self._pair]
             ω = weights[who]
             M *= ω * scale * _shortened(M, matrix_bound)
             b *= ω * _shortened(b, vector_bounds[who])
@@ -327,7 +397,7 @@ class PersonTotals(ABC):
             arms, rewards, known = self.rounds.of(some.ravel())
             w, g = weigh(arms, rewards)
             records = _records(arms, known * w, known * g)
-            sums += records.reshape(self._size, *some.shape).sum(axis=1)
+            sums[: self._pair] += records.reshape(self._pair, *some.shape).sum(axis=1)
             came += known.reshape(some.shape).sum(axis=0)
         sums /= np.maximum(came, 1.0)
         return sums
@@ -369,6 +439,8 @@ class PersonSums(PersonTotals):
         m, at most.
     horizon : int
         The number of rounds.
+    level : float
+        λ in [0, 1); see :class:`PersonTotals`.
     rng : numpy.random.Generator, optional
         None draws from the secure source; a seeded generator gives a simulation.
     ledger : Ledger, optional
@@ -407,10 +479,11 @@ class PersonSums(PersonTotals):
         budget: Budget,
         releases: int,
         horizon: int,
+        level: float = 0.0,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        super().__init__(dim, budget, rng)
+        super().__init__(dim, budget, rng, level)
         releases, horizon = integer("releases", releases, at_least=0), integer("horizon", horizon, at_least=1)
         z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
         self.cost = Gaussian(z, adjacency=budget.adjacency)

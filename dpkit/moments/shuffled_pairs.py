@@ -14,7 +14,7 @@ import numpy as np
 
 from accounting import Budget, Release
 from accounting.arrays import Array
-from accounting.checks import integer
+from accounting.checks import fraction, integer
 from dpkit.geometry import pair_sensitivity, smat, svec
 from dpkit.mechanisms._checked import charge
 from dpkit.moments.pairs import PairBounds, pair_scales
@@ -41,6 +41,8 @@ class NoisyBatch:
         a and c: the noise of H is std/a, that of b std/c.
     users : int
         How many the batch has.
+    level : (float, float)
+        The sum of the numbers that came with records, where there are any, and the noise in it.
 
     Examples
     --------
@@ -56,6 +58,7 @@ class NoisyBatch:
     std: float
     scales: tuple[float, float]
     users: int
+    level: tuple[float, float] = (0.0, math.inf)
 
     def __iter__(self) -> Iterator[Array]:
         """H and b."""
@@ -78,6 +81,9 @@ class PairBatches:
         d.
     W, B, share, least : float
         As for :class:`PairSums`.
+    level : float
+        λ in [0, 1): where it is positive, a record may come with a number from −½ to ½, whose sum is released, too, at
+        the price that :class:`PairSums` proves; the null record has the number 0.
 
     Attributes
     ----------
@@ -111,17 +117,22 @@ class PairBatches:
         ledger: Ledger | None = None,
         records: int | None = None,
         least: float = 0.0,
+        level: float = 0.0,
     ) -> None:
         dim = integer("dim", dim, at_least=1)
         self.scales = a, c = pair_scales(W, B, share)
         self._bounds = PairBounds.of(W, B, least)
-        self._half = dim * (dim + 1) // 2
+        self._half, self._dim = dim * (dim + 1) // 2, dim
+        level = fraction("level", level, include_zero=True)
+        apart, longest = pair_sensitivity(a, W, c, B, budget.adjacency, least=least), math.hypot(a * W, c * B)
+        # of a number beside a record, and what it leaves of that; see ``PairSums``
+        self._level, self._less = apart * math.sqrt(level), math.sqrt(1.0 - 0.75 * level)
         self.batches = ShuffledBatches(
             ends,
-            self._half + dim,
+            self._half + dim + int(level > 0.0),
             self.records,
-            bound=math.hypot(a * W, c * B),
-            distance=pair_sensitivity(a, W, c, B, budget.adjacency, least=least),
+            bound=max(longest, math.hypot(self._less * longest, 0.5 * self._level)),
+            distance=apart * math.sqrt(1.0 + 0.25 * level),
             budget=budget,
             rng=rng,
             records=records,
@@ -129,9 +140,10 @@ class PairBatches:
         charge(ledger, self.cost, type(self).__name__, self.batches.rng)
 
     def records(self, rows: Array) -> Array:
-        """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
-        (a, c), X, w, g = self.scales, rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
-        return np.concatenate([svec((a * w * X)[:, :, None] * X[:, None, :]), c * g * X], axis=1)
+        """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g), and the scaled f of (x, w, g, f)."""
+        (a, c), d = self.scales, self._dim
+        X, w, g, beside = rows[:, :d], rows[:, d, None], rows[:, d + 1, None], self._level * rows[:, d + 2 :]
+        return np.concatenate([svec((a * w * X)[:, :, None] * X[:, None, :]), c * g * X, beside], axis=1)
 
     @property
     def cost(self) -> Release:
@@ -149,17 +161,30 @@ class PairBatches:
         std = math.sqrt(sum(self.batches.noise_std(k) ** 2 for k in range(len(self.batches.protocols))))
         return std / self.scales[0], std / self.scales[1]
 
-    def add(self, x: Array, w: float, g: float, batch: int) -> None:
+    def add(self, x: Array, w: float, g: float, batch: int, deviation: float | None = None) -> None:
         """What one user of a batch tells.
+
+        Parameters
+        ----------
+        x : ndarray of shape (d,)
+        w, g : float
+        batch : int
+        deviation : float, optional
+            The number beside it, from −½ to ½, where ``level`` is positive.
 
         Raises
         ------
         ValueError
             If it passes W or B, has a long g·x with a small w·x xᵀ (``least``), or holds NaN. Nothing changes.
         """
+        if deviation is not None:
+            if not abs(deviation) <= 0.5 or not self._level:  # also true for NaN
+                raise ValueError(f"deviation must be from -0.5 to 0.5, and level positive, got deviation={deviation!r}")
+            w, g = self._less * w, self._less * g
         if w != 0.0 or g != 0.0:  # else it adds nothing, whatever x is
             self._bounds.check(x, w, g)
-        self.batches.add(np.concatenate([x, (w, g)]), batch)
+        beside = (0.0 if deviation is None else deviation,) if self._level else ()
+        self.batches.add(np.concatenate([x, (w, g), beside]), batch)
 
     def release(self) -> NoisyBatch:
         """Close the batch: H and b with noise.
@@ -170,13 +195,19 @@ class PairBatches:
             After the last batch.
         """
         k, (a, c), scaled = self.batches.released, self.scales, self.batches.release()
-        H, b = smat(scaled[: self._half] / a), scaled[self._half :] / c
-        return NoisyBatch(H, b, self.batches.noise_std(k), self.scales, self.batches.protocols[k].users)
+        H, b = smat(scaled[: self._half] / a), scaled[self._half : self._half + self._dim] / c
+        std, users = self.batches.noise_std(k), self.batches.protocols[k].users
+        if not self._level:
+            return NoisyBatch(H, b, std, self.scales, users)
+        return NoisyBatch(H, b, std, self.scales, users, (float(scaled[-1]) / self._level, std / self._level))
 
     def kept(self) -> dict[str, Any]:
         """As of other sums, with their units."""
-        return self.batches.kept() | {"units": np.array(self.scales)}
+        return self.batches.kept() | {"units": self._units()}
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
-        self.batches.resume(in_units(saved, self.scales))
+        self.batches.resume(in_units(saved, self._units()))
+
+    def _units(self) -> Array:
+        return np.array([*self.scales, self._level] if self._level else self.scales)

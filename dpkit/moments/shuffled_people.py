@@ -60,7 +60,7 @@ class ShuffledPersonSums(PersonTotals):
         m, at most.
     horizon : int
         As for :class:`PersonSums`; of no use here, where nothing is rounded to digits that depend on it.
-    rng, ledger
+    level, rng, ledger
         As for :class:`PersonSums`.
 
     Raises
@@ -88,10 +88,11 @@ class ShuffledPersonSums(PersonTotals):
         budget: Budget,
         releases: int,
         horizon: int,
+        level: float = 0.0,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        super().__init__(dim, budget, rng)
+        super().__init__(dim, budget, rng, level)
         releases, adjacency = integer("releases", releases, at_least=0), budget.adjacency
 
         def run(z: float) -> Release:

@@ -7,7 +7,7 @@ All of it is post-processing: nothing here is told more than the released sums, 
 2. finds γ_k, adds to H and b, and shrinks H for its noise;
 3. weighs b along every eigenvector of H by what there is to know, together with the prior;
 4. looks around where information stands still, and there all the wider if arms stand;
-5. makes the metric of the next batch; and, once, its level, where it may begin anew.
+5. makes the metric of the next batch; and, once or twice, its level, where it may begin anew.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpbandits.private.parts.change import surprise
 from dpbandits.private.parts.metric import carried, levelling, standing_out, symmetric_root
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
 from dpbandits.private.parts.progress import Past, misfit
-from dpbandits.private.parts.records import Levels
+from dpbandits.private.parts.records import Levels, lopsided
 from dpkit.models.prior import Prior
 from dpkit.moments.pairs import NoisyPair
 
@@ -38,8 +38,6 @@ _SETTLED = 20.0
 # times taken for standing ones (unit-linear), e^1 would save 2 % of the regret, as much as if none were ever taken for
 # such; where arms stand it costs some 3 % at ε = 1 and 7 % at 4
 _LIKELY = 0.5
-# b is longer than noise makes it if its square is so many times what it has on average
-_LOPSIDED = 2.0
 # how wide to look around, in units of β: where little is known, and, at least, where arms stand
 _LITTLE, _WIDE = 0.5, 1.0
 
@@ -185,9 +183,9 @@ class Refit:
         past = last.past.followed_by(rounds, H, squares)
         level, levelled = last.level, last.levelled
         if not levelled:
-            level, levelled = self.levels.moved(*sums.level, rounds)
-            if level and self._lopsided(b, noise_b, rounds):
-                return self._anew(totals, rounds, k, level)
+            level, levelled = self.levels.moved(last.level, *sums.level, rounds)
+            if level != last.level and (last.level or lopsided(b, noise_b, rounds * record.B**2)):
+                return self._anew(totals, rounds, k, (level, levelled))
             # the weights of earlier records, at the new level
             flatter = self.levels.at(level).units[0] / units[0]
             H, squares = flatter * H, flatter * squares
@@ -196,17 +194,9 @@ class Refit:
         also = found, known.covariance, unlikely, metric, settled, stands
         return Estimate(known.mean, root, *history, *also, level, levelled)
 
-    def _lopsided(self, b: Array, noise: float, rounds: int) -> bool:
-        """Whether the chosen arms of all rounds so far seem to have a mean far from 0, beside the noise of b.
-
-        Rewards far below c₀ make b about −(c₀ − mean)·Σψx. Without such a mean it has d·σ_b² and, in each round, at
-        most B² of squared length on average.
-        """
-        return float(b @ b) > _LOPSIDED * (len(b) * noise**2 + rounds * self.levels.base.B**2)
-
-    def _anew(self, totals: tuple[Array, Array], rounds: int, k: int, level: float) -> Estimate:
+    def _anew(self, totals: tuple[Array, Array], rounds: int, k: int, level: tuple[float, bool]) -> Estimate:
         """As at the start, at another level; the noise of sums since then is taken to be that of all sums."""
-        nothing, past = self.nothing(), Past.empty(len(totals[1]))
+        nothing = self.nothing()
         return replace(
             nothing,
             # a random direction, of whatever length
@@ -214,9 +204,9 @@ class Refit:
             slopes=float(k),
             secants=float(k),
             totals=totals,
-            past=replace(past, rounds=np.full_like(past.rounds, rounds)),
-            level=level,
-            levelled=True,
+            past=nothing.past.restarted(rounds),
+            level=level[0],
+            levelled=level[1],
         )
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, weighed
 from dpbandits.private.parts.progress import Past, misfit
-from dpbandits.private.parts.records import SecantRecord
+from dpbandits.private.parts.records import Levels, lopsided
 from dpkit.models.prior import Prior
 from dpkit.moments.shuffled_pairs import NoisyBatch
 
@@ -30,7 +30,9 @@ class Estimate:
     """The public half.
 
     θ; a root such that θ + root·ξ is what plays; H and b, with the variances of the noise in scaled records of H, of
-    Σω_jρ_jM_j, and of b; Σθ_jᵀM_jθ_j; and the mean residual of the last batch over B where it is far from 0, else 0.
+    Σω_jρ_jM_j, and of b; Σθ_jᵀM_jθ_j; the mean residual of the last batch over B where it is far from 0, else 0; the
+    level at which records are formed, and whether that is final; and while it is not, Σω_jf_j of the deviations f of
+    rewards, Σω_jn_j, and the variance of the noise in the first of these.
     """
 
     theta: Array
@@ -41,11 +43,9 @@ class Estimate:
     squares: float
     past: Past
     misfit: float
-
-    @property
-    def level(self) -> float:
-        """Of rewards, on the link's scale: that of the base rate."""
-        return 0.0
+    level: float
+    levelled: bool
+    deviations: tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Refit:
 
     Attributes
     ----------
-    record : SecantRecord
+    levels : Levels
     theta_bound : float
         S.
     prior : Prior
@@ -65,7 +65,7 @@ class Refit:
     reward_range : (float, float)
     """
 
-    record: SecantRecord
+    levels: Levels
     theta_bound: float
     prior: Prior
     given: bool
@@ -77,24 +77,28 @@ class Refit:
         d = len(self.prior.mean)
         square = np.zeros((d, d))
         root = self.width * self.prior.root if self.given else square
-        return Estimate(self.prior.mean, root, square, np.zeros(d), (0.0, 0.0, 0.0), 0.0, Past.empty(d), 0.0)
+        known = self.prior.mean, root, square, np.zeros(d), (0.0, 0.0, 0.0), 0.0, Past.empty(d), 0.0
+        return Estimate(*known, 0.0, not self.levels.learned, (0.0, 0.0, 0.0))
 
     def __call__(self, last: Estimate, sums: NoisyBatch, ends: Sequence[int]) -> Estimate:
-        M, m, std, (a, c), theta = sums.H, sums.b, sums.std, sums.scales, last.theta
+        at = self.levels.at(last.level)
+        record, (unit_w, unit_g) = at.record, at.units
+        M, m, std, (a, c), theta = unit_w * sums.H, unit_g * sums.b, sums.std, sums.scales, last.theta
         S, rounds, (low, high) = self.theta_bound, ends[-1], self.reward_range
         # noise against the chance in a coordinate of b, for x of which the mean square of a coordinate is 1/d, and
         # rewards of half the largest variance
-        n_0 = (std / c) ** 2 * 8.0 * len(theta) / (high - low) ** 2
+        n_0 = (unit_g * std / c) ** 2 * 8.0 * len(theta) / (high - low) ** 2
         weight = 1.0 / (1.0 + n_0 / sums.users)
 
-        # in the first batch e is 0, unless there is a prior
-        guessed = len(ends) > 1 or self.given
+        # before anything is known e is 0, unless there is a prior
+        guessed = bool(last.H.any()) or self.given
         squares = last.squares + (float(theta @ M @ theta) if guessed else 0.0)
-        slope, secant = last.past.slopes(self.record, squares, ends) if guessed else self.record.slopes(0.0)
+        slope, secant = last.past.slopes(record, squares, ends) if guessed else record.slopes(0.0)
         H = last.H + weight * slope * M
         b = last.b + weight * (m - (secant - slope) * (M @ theta))
         of_H, of_secants, of_b = (
-            before + (weight * times * std) ** 2 for before, times in zip(last.noise, (slope, secant, 1.0), strict=True)
+            before + (weight * times * std) ** 2
+            for before, times in zip(last.noise, (unit_w * slope, unit_w * secant, unit_g), strict=True)
         )
         noise_H, noise_secants, noise_b = math.sqrt(of_H) / a, math.sqrt(of_secants) / a, math.sqrt(of_b) / c
 
@@ -102,15 +106,42 @@ class Refit:
         eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
         length = min(float(theta @ theta), S**2) if guessed else 0.25 * S**2
         # b − Hθ has the noise of Σω_jρ_jM_jθ: as (ρ − γ)Mθ is taken from b, and γMθ by H
-        variances = errors(eigenvalues, noise_secants, noise_b, length, self.record.chance)
+        variances = errors(eigenvalues, noise_secants, noise_b, length, record.chance)
         known = weighed(eigenvalues, variances, U, U.T @ b, self.prior, S)
 
         # look around, most where information stands still
         since, earlier, _ = last.past.before(0.55 * rounds)
-        growth = np.einsum("ij,ij->j", U, (H - earlier) @ U)
-        f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise_H) if since else np.ones(len(theta))
+        f = np.ones(len(theta))
+        if earlier.any():
+            growth = np.einsum("ij,ij->j", U, (H - earlier) @ U)
+            f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise_H)
         root = known.root @ (U * (self.width * np.sqrt(np.maximum(f, _LEAST))))
         past = last.past.followed_by(rounds, H, squares)
-        variance = (std / c) ** 2 + (secant * std / a) ** 2 * float(theta @ theta)
-        found = misfit(m - secant * M @ theta, theta, variance, sums.users, self.record.B)
-        return Estimate(known.mean, root, H, b, (of_H, of_secants, of_b), squares, past, found)
+        variance = (unit_g * std / c) ** 2 + (secant * unit_w * std / a) ** 2 * float(theta @ theta)
+        found = misfit(m - secant * M @ theta, theta, variance, sums.users, record.B) if last.levelled else 0.0
+        level, levelled, deviations = last.level, last.levelled, last.deviations
+        if not levelled:
+            total, noise = sums.level
+            told = weight * total, weight * sums.users, (weight * noise) ** 2
+            deviations = total, counted, variance = (
+                deviations[0] + told[0],
+                deviations[1] + told[1],
+                deviations[2] + told[2],
+            )
+            level, levelled = self.levels.moved(last.level, total, math.sqrt(variance), counted)
+            if level != last.level and (last.level or lopsided(b, noise_b, counted * record.B**2)):
+                return replace(self._anew(rounds), level=level, levelled=levelled, deviations=deviations)
+            # the weights of earlier records, at the new level
+            flatter = self.levels.at(level).units[0] / unit_w
+            H, squares, of_H, of_secants = flatter * H, flatter * squares, flatter**2 * of_H, flatter**2 * of_secants
+            past = replace(past, H=flatter * past.H, squares=flatter * past.squares)
+        history = H, b, (of_H, of_secants, of_b), squares, past
+        return Estimate(known.mean, root, *history, found, level, levelled, deviations)
+
+    def _anew(self, rounds: int) -> Estimate:
+        """As at the start, after so many rounds."""
+        nothing = self.nothing()
+        past = nothing.past.restarted(rounds)
+        # a random direction, of whatever length
+        root = nothing.root if self.given else self.prior.root
+        return replace(nothing, root=root, past=past)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +34,10 @@ class Past:
     def empty(cls, dim: int) -> Past:
         """Before the first release."""
         return cls(np.zeros(_PAST), np.zeros((_PAST, dim, dim)), np.zeros(_PAST))
+
+    def restarted(self, rounds: int) -> Past:
+        """Nothing is remembered of so many rounds."""
+        return replace(Past.empty(self.H.shape[1]), rounds=np.full(_PAST, float(rounds)))
 
     def before(self, rounds: float) -> tuple[float, Array, float]:
         """The last one that came after at most so many rounds, or else the oldest."""

@@ -33,6 +33,7 @@ from accounting.checks import positive
 from dpkit.models.links import Link
 
 __all__ = [
+    "EARLY",
     "LONGEST_SCALE",
     "LONGEST_SQUARE",
     "GLMRecord",
@@ -42,6 +43,7 @@ __all__ = [
     "balanced_share",
     "begins_in_the_middle",
     "checked_slope",
+    "lopsided",
     "never_cut",
     "typical_deviation",
     "with_level",
@@ -60,10 +62,14 @@ _FLATTEST_LEVEL = 0.5
 _LEVEL_SHARE = 0.1
 # in units of the range: how well the level must be known, and from where on it is far from the middle
 _SETTLED, _FAR = 0.04, 0.2
+# how well it must be known for a first move, where one is made, and how much lower a rate is worth a second one
+EARLY, _LOWER = 0.1, 0.75
 # by how many se it is taken to be above the mean: a level of a third of the rate costs twice as much as one of thrice
 _ABOVE = 0.5
 # of the least chance of a reward
 _CHANCE = 0.05
+# b is longer than noise and chance make it if its square is so many times what they give it on average
+_LOPSIDED = 2.0
 # the squares of W, and of what is in proportion to it, must be numbers
 _FLATTEST, _STEEPEST = 1e-100, 1e100
 
@@ -222,17 +228,21 @@ class Levels:
 
     A policy that is told no base rate begins at the middle of the range of rewards. Of its first rounds, which play
     about at random, it sums (r − middle)/(high − low), too. After a release that says their mean to ± se, se by noise
-    and chance. As soon as se is at most 0.04 the level is settled, and no round is asked for it any more: if the mean
+    and chance. When se is at most 0.04 the level is settled, and no round is asked for it any more: if the mean
     is below the middle by 0.2 at least, records to come are centred at it, as at a base rate, and else at the middle.
 
     * Below only: whoever plays well gets more than a random arm would, so that a mean above the middle says nothing.
     * Clearly only: a record that is not centred at the middle has a larger B, and its sums up to twice as much noise.
     * Not at the end of the range: the slope of μ falls to 0 there. The level is half an se above the mean, and two se
       above the end at least.
-    * Once: records that were formed at one level are biased at another, by (c₀ − c₀′)·Σψx. That sum is not known. Where
-      arms have no mean in common, earlier records are carried along, in H with about the weight that they would have
-      now, W/W₀ times theirs. Where b says that they have one (``private.parts.one_pass``), as for fixed arms, records
-      are counted from there on: an arm that was played in early rounds alone would look far worse than it is.
+    * With ``early``, first when se is at most that, if the mean is below the middle by 0.2 and two se: as long as
+      records are centred far from where rewards are, what is learned of arms is wrong. Once more when the level is
+      settled, if the rate is below three quarters of what was taken for it. Where batches are short this is no gain:
+      with fresh arms ``OnePassPrivateGLM`` would lose 14 % less, and with five fixed ones a quarter more.
+    * No oftener: records that were formed at one level are biased at another, by (c₀ − c₀′)·Σψx. That sum is not known.
+      Where arms have no mean in common, earlier records are carried along, in H with about the weight that they would
+      have now, W/W₀ times theirs. Where b says that they have one (:func:`lopsided`), as for fixed arms, records are
+      counted from there on: an arm that was played in early rounds alone would look far worse than it is.
 
     At another level W and B are others. Records are summed in units of the first ones, w·W₀/W and g·B₀/B, and taken
     back to their own after a release: sensitivity and noise of the sums are what they were.
@@ -246,6 +256,8 @@ class Levels:
         B, at every level.
     learned : bool
         Whether the level is; else it stays 0.
+    early : float
+        How well the mean must be known for a first move, in units of the range; 0 for none.
     """
 
     link: Link
@@ -253,6 +265,7 @@ class Levels:
     reward_range: tuple[float, float]
     clip: float | None
     learned: bool
+    early: float = 0.0
 
     @property
     def base(self) -> SecantRecord:
@@ -283,17 +296,25 @@ class Levels:
         low, high = self.reward_range
         return np.clip((rewards - low) / (high - low) - 0.5, -0.5, 0.5)
 
-    def moved(self, total: float, noise: float, rounds: int) -> tuple[float, bool]:
-        """The level after so many rounds, whose deviations have this noisy sum, and whether it is settled."""
+    def moved(self, last: float, total: float, noise: float, rounds: float) -> tuple[float, bool]:
+        """The level that follows the ``last`` one after so many rounds, and whether it is settled.
+
+        ``total`` is the noisy sum of deviations, and ``noise`` the standard deviation of that noise.
+        """
         low, high = self.reward_range
         mean = min(max(-0.5, total / rounds), 0.5)
         se = math.hypot(noise / rounds, math.sqrt(max(0.25 - mean**2, _CHANCE) / rounds))
         settled = se <= _SETTLED
-        if not settled or -mean < _FAR:
-            return 0.0, settled
-        rate = low + max(0.5 + mean + _ABOVE * se, 2.0 * se) * (high - low)
+        if -mean < _FAR or not (settled or (se <= self.early and -mean - 2.0 * se >= _FAR)):
+            return last, settled
+        share = max(0.5 + mean + _ABOVE * se, 2.0 * se)
+        rate = low + share * (high - low)
         # a link that does not take this value has no such level
-        return (self.link.inverse(rate) if self.link.reaches(rate) else 0.0), settled
+        if not self.link.reaches(rate):
+            return last, settled
+        if last and share > _LOWER * (float(self.link.mean(last)) - low) / (high - low):
+            return last, settled
+        return self.link.inverse(rate), settled
 
 
 @lru_cache(maxsize=256)
@@ -303,6 +324,15 @@ def _level(levels: Levels, o: float) -> Level:
         return Level(SecantRecord.of(levels.link, *known), (1.0, 1.0))
     base, record = levels.base, SecantRecord.of(levels.link.shifted(o), *known, flattest=_FLATTEST_LEVEL)
     return Level(record, (record.W / base.W, record.B / base.B))
+
+
+def lopsided(b: Array, noise: float, chance: float) -> bool:
+    """Whether the chosen arms of all rounds so far seem to have a mean far from 0, beside the noise of b.
+
+    Rewards far below c₀ make b about −(c₀ − mean)·Σψx. Without such a mean it has d·σ_b² of squared length on average,
+    and what the ``chance`` of rewards adds.
+    """
+    return float(b @ b) > _LOPSIDED * (len(b) * noise**2 + chance)
 
 
 def with_level(saved: Any, **level: Any) -> Any:

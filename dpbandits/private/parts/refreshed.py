@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,14 +17,24 @@ from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.private.parts.cold_start import clarity
-from dpbandits.private.parts.records import checked_slope
+from dpbandits.private.parts.records import Levels, checked_slope, lopsided
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link
 from dpkit.models.prior import Prior, posterior
 from dpkit.moments.people import People, PersonSums, Weigh
 from dpkit.moments.shuffled_people import ShuffledPersonSums
 
-__all__ = ["Estimate", "PersonRecord", "Refit", "Refreshed", "Rule", "check_rounds", "first_release", "refreshed"]
+__all__ = [
+    "Estimate",
+    "PersonRecord",
+    "Refit",
+    "Refreshed",
+    "Rule",
+    "check_rounds",
+    "first_release",
+    "record_at",
+    "refreshed",
+]
 
 # visits per person on average from which residuals are taken at θ
 _RETURNS = 1.4
@@ -67,6 +78,13 @@ class Estimate:
         N_j = Ω_j²/Σ(ω_p²/n_p): of how many rounds they are means, in effect.
     levels : (releases,) ndarray
         The standard deviation of the noise of h_j.
+    level, levelled : float, bool
+        At which contributions are formed, on the link's scale from the base rate; and whether that is final.
+    deviations : (float, float)
+        While it is not, of the means of rewards that releases told, from the middle of the range and in units of it,
+        the sum of each over the variance of its noise; and the sum of one over these.
+    before : int
+        How many releases were made at another level, and do not count.
     """
 
     theta: Array
@@ -79,6 +97,14 @@ class Estimate:
     variances: Array
     rounds: Array
     levels: Array
+    level: float
+    levelled: bool
+    deviations: tuple[float, float]
+    before: int
+
+
+# what releases tell, in the order of :class:`Estimate`
+_HISTORY = ("curvatures", "gradients", "points", "centres", "slopes", "variances", "rounds", "levels")
 
 
 @dataclass(frozen=True)
@@ -186,12 +212,20 @@ class Refreshed:
     variance: float
     rounds: float
     level: float
+    deviation: tuple[float, float] | None
+
+
+@lru_cache(maxsize=256)
+def record_at(levels: Levels, o: float) -> PersonRecord:
+    """What persons contribute at the level o."""
+    link = levels.link.shifted(o) if o else levels.link
+    return PersonRecord.of(link, levels.theta_bound, levels.reward_range)
 
 
 def refreshed(
     sums: PersonSums | ShuffledPersonSums,
-    record: PersonRecord,
-    theta: Array,
+    levels: Levels,
+    known: Estimate,
     spending: float,
     *,
     batch: tuple[int, int],
@@ -201,9 +235,9 @@ def refreshed(
 
     Parameters
     ----------
-    sums, record
-        The secret half, and what persons contribute.
-    theta : (d,) ndarray
+    sums, levels
+        The secret half, and at which levels persons contribute.
+    known : Estimate
         As last released.
     spending : float
         κ while every round is a newcomer's.
@@ -212,17 +246,24 @@ def refreshed(
     left : int
         How many releases there still are, with this one.
     """
+    record, theta = record_at(levels, known.level), known.theta
     start, end = batch
     people = sums.rounds.people(end)
     newcomers = (len(people) - sums.persons) / (end - start)
     κ = max(spending * (_SETTLED + (1 - _SETTLED) * newcomers), 1.0 / left)
     η = 1.0 if end < _RETURNS * len(people) else 0.0
     a, F, B = record.bounds(people, η)
-    ω = sums.pay(people, κ) / sums.shifts(people, a, F, B)
-    H, G = sums.release(people, record.weigh(theta, η), ω, a, F, B)
+    α = sums.pay(people, κ)
+    ω = α / sums.shifts(people, a, F, B)
     Ω, z = float(ω.sum()), sums.noise
     rounds = Ω**2 / float((ω**2 / people.visits).sum())
-    return Refreshed(H / Ω, G / Ω, η, (z / Ω) ** 2, rounds, z / (a * Ω))
+    if known.levelled:
+        H, G = sums.release(people, record.weigh(theta, η), ω, a, F, B)
+        return Refreshed(H / Ω, G / Ω, η, (z / Ω) ** 2, rounds, z / (a * Ω), None)
+    H, G, total = sums.release_beside(people, record.weigh(theta, η), ω, a, F, B, levels.deviations)
+    deviation = total / α.sum(), z / (math.sqrt(sums.level) * α.sum())
+    z /= math.sqrt(1.0 - sums.level)
+    return Refreshed(H / Ω, G / Ω, η, (z / Ω) ** 2, rounds, z / (a * Ω), deviation)
 
 
 def check_rounds(sums: PersonSums | ShuffledPersonSums, decisions: int, released: int) -> None:
@@ -243,13 +284,13 @@ def check_rounds(sums: PersonSums | ShuffledPersonSums, decisions: int, released
 
 @dataclass(frozen=True)
 class Rule:
-    """argmax xᵀθ + β‖x‖_{P⁻¹}; before the first release, without a prior, the best arm in a random direction."""
+    """argmax xᵀθ + β‖x‖_{P⁻¹}; where nothing is known, without a prior, the best arm in a random direction."""
 
     exploration: float
     given: bool
 
     def __call__(self, public: Estimate, arms: Array, since: int) -> Array | Law:
-        if since == 0 and not self.given:
+        if not (self.given or public.theta[0] or public.theta.any()):
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
         return arms @ public.theta + self.exploration * norms(arms, public.inverse)
@@ -257,9 +298,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Refit:
-    """θ and its precision from all releases so far: post-processing."""
+    """θ and its precision from all releases so far: post-processing.
 
-    record: PersonRecord
+    Releases at one level are biased at another, by (c₀ − c₀′) times the mean of w·x, which no sum tells. Once the level
+    moves, those before it do not count if b says that the chosen arms have a mean in common; else they are carried
+    along, as Σgx with g = r − c₀ and a curvature in proportion to the slope at the level.
+    """
+
+    levels: Levels
     prior: Prior
 
     def nothing(self, releases: int) -> Estimate:
@@ -267,17 +313,18 @@ class Refit:
         m, d = releases, len(self.prior.mean)
         none, vectors = np.zeros(m), np.zeros((m, d))
         history = np.zeros((m, d, d)), vectors, vectors, none, none, none, none, none
-        return Estimate(self.prior.mean, self.prior.covariance, *history)
+        level = 0.0, not self.levels.learned, (0.0, 0.0), 0
+        return Estimate(self.prior.mean, self.prior.covariance, *history, *level)
 
     def __call__(self, last: Estimate, released: Refreshed, ends: Sequence[int]) -> Estimate:
         j, h = len(ends) - 1, released.curvature
-        latest = [*last.curvatures[max(0, j - _LATEST + 1) : j], h]
+        latest = [*last.curvatures[max(last.before, j - _LATEST + 1) : j], h]
         said = {
             "curvatures": h,
             "gradients": released.gradient,
             "points": last.theta,
             "centres": released.centre,
-            "slopes": self.record.slope(np.mean(latest, axis=0), last.theta),
+            "slopes": record_at(self.levels, last.level).slope(np.mean(latest, axis=0), last.theta),
             "variances": released.variance,
             "rounds": released.rounds,
             "levels": released.level,
@@ -285,22 +332,51 @@ class Refit:
         history = {name: getattr(last, name).copy() for name in said}
         for name, value in said.items():
             history[name][j] = value
-        return self._fitted(j + 1, history)
+        known = replace(last, **history)
+        if released.deviation is not None:
+            known = self._levelled(known, j + 1, *released.deviation)
+        return self._fitted(known, j + 1)
 
-    def _fitted(self, k: int, history: dict[str, Array]) -> Estimate:
+    def _levelled(self, known: Estimate, k: int, mean: float, noise: float) -> Estimate:
+        """After k releases, of which the last one told a mean deviation, too."""
+        total, weight = known.deviations[0] + mean / noise**2, known.deviations[1] + noise**-2
+        rounds = float(known.rounds[k - 1])
+        last, mean, noise = known.level, total / weight, weight**-0.5
+        level, levelled = self.levels.moved(last, rounds * mean, rounds * noise, rounds)
+        known = replace(known, level=level, levelled=levelled, deviations=(total, weight))
+        if level == last:
+            return known
+        h, G, points, η, _, D, N, noises = (getattr(known, name)[:k] for name in _HISTORY)
+        whole = G + (1.0 - η)[:, None] * np.einsum("jik,jk->ji", h, points)
+        u = (1.0 / D) / (1.0 / D).sum()
+        R = record_at(self.levels, 0.0).R
+        if last or lopsided(u @ whole, math.sqrt(float(u**2 @ D)), R**2 / float(N.max())):
+            return replace(known, before=k)
+        steep, before = (float(record_at(self.levels, o).link.derivative(0.0)) for o in (level, last))
+        flatter = steep / before
+        moved = {"curvatures": flatter * h, "gradients": whole, "centres": np.ones(k), "levels": flatter * noises}
+        history = {name: getattr(known, name).copy() for name in moved}
+        for name, value in moved.items():
+            history[name][:k] = value
+        return replace(known, **history)
+
+    def _fitted(self, known: Estimate, k: int) -> Estimate:
         """θ and its precision from the first k releases."""
-        h, G, θ, η, γ, D, N, levels = (column[:k] for column in history.values())
-        d, W, S = θ.shape[1], self.record.W, self.record.theta_bound
+        if known.before == k:
+            return replace(known, theta=self.prior.mean, inverse=self.prior.covariance)
+        h, G, θ, η, γ, D, N, noises = (getattr(known, name)[known.before : k] for name in _HISTORY)
+        record = record_at(self.levels, known.level)
+        d, W, S = θ.shape[1], record.W, record.theta_bound
         y = G + np.einsum("jik,jk->ji", h, (γ - η)[:, None] * θ)
         # what y_j is around the same number for: noise, and luck that the releases share
         luck = _VARIANCE * W / np.maximum.outer(N, N)
-        u = np.maximum(np.linalg.solve(np.diag(D) + luck, np.ones(k)), 0.0)
+        u = np.maximum(np.linalg.solve(np.diag(D) + luck, np.ones(len(D))), 0.0)
         u /= u.sum()
-        level = float(np.linalg.norm(u * γ * levels))
+        level = float(np.linalg.norm(u * γ * noises))
         λ, U = np.linalg.eigh(np.tensordot(u * γ, h, 1))
         # E‖noise‖ ≤ level·√(2d): raised by about that much, the curvature is seldom too small by far
         raised = np.maximum(λ + _RAISE * level * math.sqrt(2 * d), W / 20)
         right = U.T @ (u @ y) + _ANCHOR * (raised - λ) * (U.T @ ((u * (1.0 - η)) @ θ))
         variance = (u**2) @ D + (u @ luck @ u) / (_VARIANCE * W) * raised
-        known = posterior(self.prior, raised**2 / variance, U, raised / variance * right, S)
-        return Estimate(known.mean, known.covariance, **history)
+        found = posterior(self.prior, raised**2 / variance, U, raised / variance * right, S)
+        return replace(known, theta=found.mean, inverse=found.covariance)

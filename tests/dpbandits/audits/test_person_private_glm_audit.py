@@ -30,16 +30,16 @@ ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8]])
 Deeds = list[tuple[list[float], float | None, int]]
 EAST: Deeds = [([1.0, 0.0], 1.0, 0)] * 3
 WEST: Deeds = [([-1.0, 0.0], 1.0, 0)] * 3
+POOR: Deeds = [([1.0, 0.0], 0.0, 0)] * 3
 HARDLY: Deeds = [([0.0, 1.0], 0.0, 3), ([-1.0, 0.0], 1.0, 1), ([-1.0, 0.0], None, 0)]
 
 
 class World:
     """A policy with one set of deeds, whose releases can be dictated."""
 
-    def __init__(self, kind: Kind, seed: int) -> None:
-        self.policy = kind(
-            2, budget=BUDGET, horizon=ROUNDS, first_batch=EVERY, growth=1.02, rng=np.random.default_rng(seed)
-        )
+    def __init__(self, kind: Kind, seed: int, base_rate: float | None) -> None:
+        known = {"budget": BUDGET, "horizon": ROUNDS, "first_batch": EVERY, "growth": 1.02, "base_rate": base_rate}
+        self.policy = kind(2, rng=np.random.default_rng(seed), **known)
         assert list(self.policy.schedule.ends) == [2, 4]
         self.rewind = rewinder(self.policy)
         self.summed = self.policy.sums._summed
@@ -71,9 +71,9 @@ class World:
         return np.array(self.totals), np.array(self.outputs)
 
 
-def runs_of(kind: Kind, one: Deeds, other: Deeds):
+def runs_of(kind: Kind, one: Deeds, other: Deeds, base_rate: float | None = 0.5):
     """Returns ``runs(deeds, trials)``, whose rows are the totals with ``one`` and ``other`` and the outputs; and σ."""
-    played, beside = World(kind, 1), World(kind, 2)
+    played, beside = World(kind, 1, base_rate), World(kind, 2, base_rate)
     rng = np.random.default_rng(3)
 
     def runs(deeds: Deeds, trials: int) -> np.ndarray:
@@ -89,12 +89,12 @@ def runs_of(kind: Kind, one: Deeds, other: Deeds):
     return runs, played.policy.sums.noise
 
 
-def shifts(kind: Kind, one: Deeds, other: Deeds, transcripts: int = 20) -> np.ndarray:
+def shifts(kind: Kind, one: Deeds, other: Deeds, transcripts: int = 20, base_rate: float | None = 0.5) -> np.ndarray:
     """Of some transcripts, the squared shifts of all releases together over what the run's cost allows.
 
     If it is at most 1 for every transcript, the run costs at most what it says (fully adaptive Gaussian composition).
     """
-    runs, σ = runs_of(kind, one, other)
+    runs, σ = runs_of(kind, one, other, base_rate)
     P, Q, _ = np.moveaxis(np.concatenate([runs(one, transcripts // 2), runs(other, transcripts // 2)]), 1, 0)
     z = calibrate(Gaussian, BUDGET)
     return ((P - Q) ** 2).sum(axis=(1, 2)) / (σ / z) ** 2
@@ -127,6 +127,25 @@ def test_no_transcript_shows_more_than_was_paid(kind, other):
     assert paid.max() <= 1.0
     if other is WEST:
         assert paid.min() >= 0.7  # nearly the worst pair
+
+
+@each_kind
+@pytest.mark.parametrize("other", [WEST, POOR, HARDLY], ids=["west", "poor", "hardly"])
+def test_no_transcript_shows_more_than_was_paid_where_the_level_is_learned(kind, other):
+    paid = shifts(kind, EAST, other, 10, base_rate=None)
+    assert paid.max() <= 1.0
+    if other is POOR:
+        assert paid.min() >= 0.7
+
+
+def test_a_version_that_does_not_pay_for_the_level_is_caught(monkeypatch):
+    numbers = PersonTotals._with_numbers
+    monkeypatch.setattr(
+        PersonTotals, "_with_numbers", lambda self, those, people, scales, less, beside: numbers(
+            self, those, people, 3.0 * scales, 1.0, beside
+        ),
+    )  # fmt: skip
+    assert shifts(PersonPrivateGLM, EAST, POOR, 4, base_rate=None).min() > 1.1
 
 
 @each_kind

@@ -84,6 +84,7 @@ class Shuffled:
             horizon=BATCHES * USERS + 1,
             first_batch=USERS,
             growth=1.0,
+            base_rate=0.0,
             reward_range=(-1.0, 1.0),
             clip=1.0,
             gradient_share=0.99,

@@ -16,7 +16,7 @@ from shuffled_counts import log_likelihood
 
 from accounting import Budget, audit
 from dpbandits.policies import ShuffleLinUCB, ShuffleOnePassGLM
-from dpkit.geometry import svec
+from dpkit.geometry import pair_sensitivity, svec
 from dpkit.shuffle import Analyzer
 
 BUDGET = Budget(8.0, 1e-2)
@@ -63,7 +63,13 @@ def lower_bound(monkeypatch, kind, pair, bits: float, trials: int) -> tuple[audi
 
     def record(first) -> np.ndarray:
         x, (weight, rate), (a, c) = np.array(first[0]), FORMED[kind], policy.sums.scales
-        return np.concatenate([a * weight * svec(np.outer(x, x)), c * (first[1] - rate) * x])
+        formed = np.concatenate([a * weight * svec(np.outer(x, x)), c * (first[1] - rate) * x])
+        if kind is ShuffleLinUCB:
+            return formed
+        # the level's number beside it, a tenth of the squared sensitivity, which is all that may move in these pairs
+        secant = policy.record.levels.base
+        apart = pair_sensitivity(a, secant.W, c, secant.B, BUDGET.adjacency, least=policy.record.levels.least)
+        return np.append(math.sqrt(1.0 - 0.075) * formed, math.sqrt(0.1) * apart * (first[1] - 0.5))
 
     def score(outputs: np.ndarray) -> np.ndarray:
         return log_likelihood(protocol, outputs, record(pair[0])) - log_likelihood(protocol, outputs, record(pair[1]))

@@ -44,7 +44,9 @@ WRONG_LINKS = (
 
 
 def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> PersonPrivateGLM:
-    parameters = {"budget": BUDGET, "reward_range": (0.0, 1.0), "rng": np.random.default_rng(0)} | parameters
+    # levels that are learned are tested in test_levels.py
+    known = {"budget": BUDGET, "reward_range": (0.0, 1.0), "base_rate": 0.5, "rng": np.random.default_rng(0)}
+    parameters = known | parameters
     return PersonPrivateGLM(dim, link, horizon=horizon, **parameters)
 
 

@@ -20,7 +20,9 @@ LINKS = ("logistic", "probit", "linear")
 
 
 def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> ShuffleOnePassGLM:
-    parameters = {"budget": BUDGET, "reward_range": (0.0, 1.0), "rng": np.random.default_rng(0)} | parameters
+    # levels that are learned are tested in test_levels.py
+    known = {"budget": BUDGET, "reward_range": (0.0, 1.0), "base_rate": 0.5, "rng": np.random.default_rng(0)}
+    parameters = known | parameters
     return ShuffleOnePassGLM(dim, link, horizon=horizon, **parameters)
 
 
@@ -63,10 +65,10 @@ def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch):
         [total[6:] / policy.sums.scales[1] for total in sums],
     )
     theta = thetas[1]
-    slope, secant = policy.record.secant.slopes(theta @ M[1] @ theta / 60)
-    first = policy.record.secant.slopes(0.0)[0]
+    slope, secant = policy.record.levels.base.slopes(theta @ M[1] @ theta / 60)
+    first = policy.record.levels.base.slopes(0.0)[0]
     stds, gammas = [policy.sums.batches.noise_std(0), policy.sums.batches.noise_std(1)], [first, slope]
-    rhos = [policy.record.secant.slopes(0.0)[1], secant]
+    rhos = [policy.record.levels.base.slopes(0.0)[1], secant]
     assert rhos[1] > gammas[1]
     omega = [
         1 / (1 + (std / policy.sums.scales[1]) ** 2 * 2 * 3 / 0.25 / n) for n, std in zip((30, 60), stds, strict=True)

@@ -178,7 +178,7 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(kind, seed, sh
 @pytest.mark.parametrize(("kind", "accountant"), [(ShuffleOnePassGLM, None), (ShuffleLinUCB, "gdp")])
 def test_the_run_costs_what_its_dearest_batch_costs(kind, accountant):
     ledger = Ledger(BUDGET)
-    policy = made(kind, ledger=ledger)
+    policy = made(kind, ledger=ledger, base_rate=0.5)
     (row,) = ledger.rows()
     assert row.label == policy.label
     assert row.simulation

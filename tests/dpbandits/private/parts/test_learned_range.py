@@ -21,6 +21,7 @@ from dpbandits.policies import (
     PersonPrivateGLM,
     PrivateArms,
     ShuffleOnePassGLM,
+    ShufflePersonGLM,
     StandingPrivateGLM,
 )
 from dpbandits.policy.learned_range import LearnedRange
@@ -308,6 +309,7 @@ def test_damaged_states_are_refused():
 def test_bad_input_is_refused_before_anything_is_spent(tmp_path):
     ledger = Ledger(Budget(2.0, 1e-6))
     budget = {"budget": Budget(2.0, 1e-6), "horizon": 5000, "ledger": ledger, "reward_range": "learned"}
+    person = {"budget": Budget(2.0, 1e-6, unit="person"), "ledger": None}
     for kind, sizes, more, text in (
         (OnePassPrivateGLM, (2,), {"reward_range": "learnt"}, r"reward_range must be \(low, high\) or 'learned'"),
         (OnePassPrivateGLM, (2,), {"base_rate": 4.0}, r"base_rate must lie strictly inside reward_range, \(0, 1\)"),
@@ -316,6 +318,7 @@ def test_bad_input_is_refused_before_anything_is_spent(tmp_path):
         (DPLinUCB, (2,), {}, "reward_range must be stated for DPLinUCB"),
         (DPHDB, (2, 2), {}, "reward_range must be stated for DPHDB"),
         (ShuffleOnePassGLM, (2,), {}, "reward_range must be stated for ShuffleOnePassGLM"),
+        (ShufflePersonGLM, (2,), person, "reward_range must be stated for ShufflePersonGLM"),
         (Doubling, (2,), {"horizon": None}, "reward_range must be stated for Doubling"),
     ):
         given = {name: value for name, value in (budget | more).items() if value is not None}

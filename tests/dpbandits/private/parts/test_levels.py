@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,21 @@ from hypothesis import strategies as st
 
 from accounting import Budget
 from dpbandits import Policy, Released
-from dpbandits.policies import Doubling, OnePassPrivateGLM, StandingPrivateGLM
+from dpbandits.policies import (
+    Doubling,
+    OnePassPrivateGLM,
+    PersonPrivateGLM,
+    ShuffleOnePassGLM,
+    ShufflePersonGLM,
+    StandingPrivateGLM,
+)
 from dpbandits.private.parts.arm_fits import LevelPrior
 from dpbandits.private.parts.records import Levels, with_level
+from dpkit.geometry import pair_sensitivity
 from dpkit.models.links import Link, get_link
 from dpkit.moments.pairs import PairBounds
+from dpkit.moments.people import PersonSums
+from dpkit.moments.shuffled_pairs import PairBatches
 from dpkit.states import files
 
 BUDGET = Budget(1.0, 1e-5)
@@ -55,16 +66,34 @@ def test_records_at_a_level_are_those_at_a_base_rate_in_other_units():
 def test_a_level_is_settled_where_rewards_are_surely_rare_and_it_is_known():
     known = levels()
     mean = known.link.mean
-    assert known.moved(-0.4 * 100, noise=10.0, rounds=100) == (0.0, False)  # ±0.1
-    found, settled = known.moved(-0.4 * 1000, noise=10.0, rounds=1000)
+    assert known.moved(0.0, -0.4 * 100, noise=10.0, rounds=100) == (0.0, False)  # ±0.1
+    found, settled = known.moved(0.0, -0.4 * 1000, noise=10.0, rounds=1000)
     assert float(mean(found)) == pytest.approx(0.1 + 0.5 * math.hypot(0.01, math.sqrt(0.09 / 1000)))
     assert settled
     # near the middle, and above it, where good play may be the cause
-    assert known.moved(-0.15 * 1000, noise=10.0, rounds=1000) == (0.0, True)
-    assert known.moved(0.4 * 1000, noise=10.0, rounds=1000) == (0.0, True)
+    assert known.moved(0.0, -0.15 * 1000, noise=10.0, rounds=1000) == (0.0, True)
+    assert known.moved(0.0, 0.4 * 1000, noise=10.0, rounds=1000) == (0.0, True)
     # whatever noise says, no nearer to the end than is known
-    found, _ = known.moved(-5000.0, noise=30.0, rounds=1000)
+    found, _ = known.moved(0.0, -5000.0, noise=30.0, rounds=1000)
     assert float(mean(found)) == pytest.approx(2.0 * math.hypot(0.03, math.sqrt(0.05 / 1000)))
+
+
+def test_a_first_move_is_made_where_it_is_clear_and_a_second_one_where_it_is_far():
+    known = replace(levels(), early=0.1)
+    mean = known.link.mean
+    assert levels().moved(0.0, -0.4 * 500, noise=30.0, rounds=500) == (0.0, False)
+    first, settled = known.moved(0.0, -0.4 * 500, noise=30.0, rounds=500)  # ±0.061
+    assert not settled
+    assert 0.12 < float(mean(first)) < 0.15
+    # not by two se below 30 %
+    assert known.moved(0.0, -0.31 * 500, noise=30.0, rounds=500) == (0.0, False)
+    # about where it was, and at less than three quarters of it
+    assert known.moved(first, -0.4 * 2000, noise=30.0, rounds=2000) == (first, True)
+    lower, settled = known.moved(first, -0.48 * 2000, noise=30.0, rounds=2000)
+    assert settled
+    assert float(mean(lower)) < 0.05
+    # what was left for good reason is not gone back to
+    assert known.moved(first, 0.0, noise=30.0, rounds=2000) == (first, True)
 
 
 def test_arms_of_a_batch_before_the_level_are_not_held_against_it():
@@ -74,13 +103,13 @@ def test_arms_of_a_batch_before_the_level_are_not_held_against_it():
         np.random.default_rng(1),
         OnePassPrivateGLM(3, budget=Budget(8.0, 1e-5), horizon=4000, rng=np.random.default_rng(0)),
     )
-    while not policy.public.levelled:
+    while not policy.level:
         policy.update(policy.select(np.eye(3)), float(rng.random() < 0.1))
         policy.settle()
     assert policy.level < -1.0
     assert not policy.public.H.any()
     assert not policy.theta.any()
-    while not fresh.public.levelled:
+    while not fresh.level:
         arms = rng.standard_normal((1, 3))
         fresh.update(fresh.select(arms / np.linalg.norm(arms)), float(rng.random() < 0.1))
         fresh.settle()
@@ -131,10 +160,14 @@ def test_rare_rewards_of_arms_are_found_without_a_hint():
     assert -4.0 < one.level < -1.0
 
 
+PERSON = Budget(1.0, 1e-5, unit="person")
 KNOWN = {"budget": BUDGET, "horizon": 400, "first_batch": 16}
 MADE = {
     "one pass": lambda **more: OnePassPrivateGLM(3, **KNOWN | more),
     "standing": lambda **more: StandingPrivateGLM(3, np.eye(3), **KNOWN | more),
+    "shuffled": lambda **more: ShuffleOnePassGLM(3, **KNOWN | more),
+    "person": lambda **more: PersonPrivateGLM(3, **KNOWN | {"budget": PERSON} | more),
+    "shuffled person": lambda **more: ShufflePersonGLM(3, **KNOWN | {"budget": PERSON} | more),
 }
 
 
@@ -142,17 +175,17 @@ MADE = {
 def test_a_state_of_before_levels_were_learned_goes_on_without_one(name, tmp_path):
     """It holds the base rate that was in force, and no level. From there on it makes the same choices."""
     policy = MADE[name](base_rate=0.5, rng=np.random.default_rng(3))
-    for _ in range(100):
-        policy.update(policy.select(np.eye(3)), 1.0)
+    for t in range(100):
+        policy.update(policy.select(np.eye(3), person=t % 60), 1.0)
     policy.save(tmp_path / "new")
     tree, _ = files.read(tmp_path / "new")
-    for entry in ("level", "levelled"):
+    for entry in ("level", "levelled", "deviations", "before"):
         tree["learned"]["public"].pop(entry, None)
     files.write(tmp_path / "old", tree)
     older = Policy.load(tmp_path / "old", unattended=True)
     assert older.level == 0.0
-    for _ in range(100):
-        ours, theirs = policy.select(np.eye(3)), older.select(np.eye(3))
+    for t in range(100):
+        ours, theirs = (one.select(np.eye(3), person=t % 70) for one in (policy, older))
         assert ours.index == theirs.index
         policy.update(ours, 0.0)
         older.update(theirs, 0.0)
@@ -170,14 +203,14 @@ def test_a_state_of_before_levels_were_learned_goes_on_without_one(name, tmp_pat
 @pytest.mark.parametrize("name", MADE)
 def test_a_state_keeps_that_the_level_is_learned(name, tmp_path):
     policy = MADE[name](rng=np.random.default_rng(3))
-    for _ in range(150):
-        policy.update(policy.select(np.eye(3)), 0.0)
+    for t in range(150):
+        policy.update(policy.select(np.eye(3), person=t % 60), 0.0)
     policy.save(tmp_path / "state")
     again = Policy.load(tmp_path / "state", unattended=True)
     assert again.stated_base_rate is None
     assert again.level == policy.level
-    for _ in range(100):
-        ours, theirs = policy.select(np.eye(3)), again.select(np.eye(3))
+    for t in range(100):
+        ours, theirs = (one.select(np.eye(3), person=t % 70) for one in (policy, again))
         assert ours.index == theirs.index
         policy.update(ours, 0.0)
         again.update(theirs, 0.0)
@@ -192,7 +225,7 @@ def test_epochs_learn_their_levels_too(tmp_path):
     assert Policy.load(tmp_path / "state", unattended=True).policy.stated_base_rate is None
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", ["one pass", "standing", "shuffled"])
 def test_gaps_of_rewards_are_those_at_the_level(name):
     """Where arms are drawn by their gaps the level is part of what is released, and choices elsewhere are the same."""
     policy = MADE[name](budget=Budget(8.0, 1e-5), exploration="inverse_gap", rng=np.random.default_rng(3))
@@ -207,6 +240,168 @@ def test_gaps_of_rewards_are_those_at_the_level(name):
     expected = 1.0 / (3.0 + rate * (means.max() - means))
     expected[means.argmax()] += 1.0 - expected.sum()
     np.testing.assert_allclose(elsewhere.probabilities(np.eye(3)), expected, rtol=1e-9)
+
+
+def spread(rng: np.random.Generator) -> np.ndarray:
+    """Fresh arms without a mean in common."""
+    arms = rng.standard_normal((8, 3))
+    return arms / np.linalg.norm(arms, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("kind", [ShuffleOnePassGLM, PersonPrivateGLM, ShufflePersonGLM])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_rare_rewards_are_learned_without_a_hint(kind, fixed):
+    """Rates about 7 %, by the release after which the level stands; told the middle, the level would stay there."""
+    person = kind is not ShuffleOnePassGLM
+    budget = Budget(4.0, 1e-5, unit="person" if person else "round")
+    policy = kind(3, budget=budget, horizon=4000, rng=np.random.default_rng(4))
+    rng, theta = np.random.default_rng(5), np.array([2.0, -1.0, 0.5])
+    good = 0.0
+    for t in range(1500):
+        arms = np.eye(3) if fixed else spread(rng)
+        e = arms @ theta
+        decision = policy.select(arms, person=t if person else None)
+        policy.update(decision, float(rng.random() < 1.0 / (1.0 + np.exp(3.2 - e[decision.index]))))
+        good += (t >= 1200) * (e[decision.index] - e.mean()) / (e.max() - e.mean()) / 300
+    assert policy.public.levelled
+    assert -4.0 < policy.level < -1.0
+    assert policy.theta @ theta > 0.0
+    assert good > 0.4
+
+
+def test_releases_of_persons_at_another_level_do_not_count():
+    """Fixed arms, whose rewards have a mean in common, begin anew; arms without one are carried along."""
+    found = {}
+    for fixed in (True, False):
+        policy = PersonPrivateGLM(
+            3, budget=Budget(8.0, 1e-5, unit="person"), horizon=4000, rng=np.random.default_rng(7)
+        )
+        rng, t = np.random.default_rng(5), 0
+        while not policy.level:
+            policy.update(policy.select(np.eye(3) if fixed else spread(rng)[:1], person=t), float(rng.random() < 0.1))
+            policy.settle()
+            t += 1
+        found[fixed] = policy
+    assert found[True].public.before == found[True].releases
+    assert not found[True].theta.any()
+    assert found[False].public.before == 0
+    assert found[False].theta.any()
+    assert found[False].public.centres[: found[False].releases].min() == 1.0
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.01, 0.99), adjacency=st.sampled_from(["replace", "zero_out"]))
+def test_a_shuffled_record_and_its_number_are_within_the_stated_distance(seed, share, adjacency):
+    """Any two of: a record with a number, one without, and the null record."""
+    rng, budget = np.random.default_rng(seed), Budget(1.0, 1e-5, adjacency=adjacency)
+    sums = PairBatches([50], 2, 0.25, 0.5, share, budget=budget, level=0.1)
+    (batch,) = sums.batches.protocols
+    apart = pair_sensitivity(*sums.scales[:1], 0.25, sums.scales[1], 0.5, adjacency)
+    angle = rng.uniform(0.0, np.pi)
+    records = [np.zeros(6)]
+    for x in ([1.0, 0.0], [np.cos(angle), np.sin(angle)]):
+        pair, f = (rng.choice([0.0, 0.25]), rng.choice([-0.5, 0.5])), rng.choice([-0.5, 0.5])
+        for less, beside in ((1.0, 0.0), (math.sqrt(0.925), f)):
+            records.append(sums.records(np.array([[*x, less * pair[0], less * pair[1], beside]]))[0])
+    distances = [np.linalg.norm(p - q) for p in records for q in records]
+    if adjacency == "zero_out":
+        distances = [np.linalg.norm(p) for p in records]
+    bound = apart * math.sqrt(1.025)
+    assert max(distances) <= bound * (1 + 1e-12)
+    assert max(np.linalg.norm(p) for p in records) <= batch.bound * (1 + 1e-12)
+
+
+def test_shuffled_numbers_are_summed_with_the_noise_that_is_stated():
+    """400 sums of the same: their deviation is off by 6.5 of its standard errors with a probability below 1e-10."""
+    sums = PairBatches([40], 2, 0.25, 0.5, 0.65, budget=BUDGET, level=0.1, rng=np.random.default_rng(3))
+    empty, found = sums.kept(), []
+    for _ in range(400):
+        sums.resume(empty)
+        for t in range(30):
+            sums.add(np.array([0.6, 0.8]), 0.25, 0.5, 0, 0.5 if t < 20 else None)
+        batch = sums.release()
+        found.append(batch.level[0] - 10.0)
+    noise = batch.level[1]
+    assert abs(np.std(found) / noise - 1.0) < 6.5 / math.sqrt(800)
+    assert abs(np.mean(found)) < 6.5 * noise / math.sqrt(400)
+    for wrong in (0.6, math.nan):
+        with pytest.raises(ValueError, match="deviation"):
+            sums.add(np.array([0.6, 0.8]), 0.25, 0.5, 0, wrong)
+    with pytest.raises(ValueError, match="level"):
+        PairBatches([40], 2, 0.25, 0.5, 0.65, budget=BUDGET, level=1.0)
+
+
+def of_one_person(history, seed: int, adjacency: str, level: float) -> np.ndarray:
+    """What one person adds to a release that asks for numbers, for α = 1, without noise."""
+    budget = Budget(1.0, 1e-5, adjacency=adjacency, unit="person")
+    sums = PersonSums(2, budget=budget, releases=1, horizon=100, level=level, rng=np.random.default_rng(seed))
+    for t, (x, r) in enumerate(history):
+        sums.rounds.decided(t, 0)
+        if r is not None:
+            sums.rounds.rewarded(t, np.array(x), r)
+    people, B = sums.rounds.people(len(history)), np.array([0.5])
+    weights = 1.0 / sums.shifts(people, 1.5, 0.2, B)
+    (columns,) = sums._with_numbers(
+        sums._contributions(people, lambda X, r: (0.25 + 0.0 * r, r - 0.5), weights, 1.5, 0.2, B),
+        people,
+        weights * math.sqrt(level) * sums.shifts(people, 1.5, 0.2, B),
+        math.sqrt(1.0 - level),
+        lambda r: 2.0 * r - 1.0,  # twice too long: it is cut
+    )
+    return columns[:, 0]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.sampled_from([1, 2, 5]),
+    level=st.sampled_from([0.1, 0.5]),
+    adjacency=st.sampled_from(["replace", "zero_out"]),
+)
+def test_a_person_with_a_number_beside_moves_a_release_by_what_was_paid(seed, n, level, adjacency):
+    rng = np.random.default_rng(seed)
+
+    def history():
+        x = rng.standard_normal(2)
+        x /= np.linalg.norm(x)
+        return [(rng.choice([-1.0, 1.0]) * x, None if rng.random() < 0.2 else float(rng.integers(2))) for _ in range(n)]
+
+    absent = [(np.zeros(2), None)] * n
+    pairs = [(history(), absent if adjacency == "zero_out" else history()) for _ in range(3)]
+    if adjacency == "replace":
+        pairs.append(([([1.0, 0.0], 1.0)] * n, [([1.0, 0.0], 0.0)] * n))
+    found = [np.linalg.norm(np.subtract(*(of_one_person(one, 0, adjacency, level) for one in pair))) for pair in pairs]
+    assert max(found) <= 1.0 + 1e-9
+
+
+def test_a_number_beside_that_is_not_paid_for_is_caught():
+    """Opposite rewards: without κ the release would move by more than 1."""
+    east, west = ([([1.0, 0.0], r)] for r in (1.0, 0.0))
+    apart = of_one_person(east, 0, "replace", 0.5) - of_one_person(west, 0, "replace", 0.5)
+    assert math.hypot(np.linalg.norm(apart[:-1]) / math.sqrt(0.5), apart[-1]) > 1.05
+
+
+def test_a_release_of_persons_with_numbers_has_the_noise_that_is_stated():
+    """300 releases of the same two persons, one of whom no reward came: a deviation as above."""
+    sums = PersonSums(2, budget=PERSON, releases=300, horizon=100, level=0.1, rng=np.random.default_rng(3))
+    for t in range(3):
+        sums.rounds.decided(t, t // 2)
+    sums.rounds.rewarded(0, np.array([1.0, 0.0]), 1.0)
+    sums.rounds.rewarded(1, np.array([1.0, 0.0]), 0.0)
+    people, B, weights = sums.rounds.people(3), np.full(2, 0.5), np.array([0.3, 0.3])
+    known = people, lambda X, r: (0.25 + 0.0 * r, r - 0.5), weights, 1.5, 0.2, B
+    found = [sums.release_beside(*known, lambda r: r - 0.25) for _ in range(300)]
+    level = np.array([total for *_, total in found])
+    Δ = float(sums.shifts(people, 1.5, 0.2, B)[0])
+    noise = sums.noise / math.sqrt(0.1)
+    # the first person's numbers are ½ (cut) and −¼
+    assert abs(level.mean() - 0.3 * Δ * 0.125) < 6.5 * noise / math.sqrt(300)
+    assert abs(level.std() / noise - 1.0) < 6.5 / math.sqrt(600)
+    G = np.array([b for _, b, _ in found])
+    assert abs(G.std() / (sums.noise / math.sqrt(0.9)) - 1.0) < 6.5 / math.sqrt(1200)
+    bare = PersonSums(2, budget=PERSON, releases=3, horizon=100, rng=np.random.default_rng(3))
+    with pytest.raises(ValueError, match="level"):
+        bare.release_beside(*known, lambda r: r)
 
 
 def test_a_level_is_not_learned_where_it_could_not_be_settled():
