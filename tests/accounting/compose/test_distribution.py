@@ -151,6 +151,12 @@ def test_what_is_read_back_costs_hardly_more_alone_and_composed(kind, tmp_path):
             check_pair(pair)
 
 
+def test_what_loses_nothing_but_by_failing_is_read_back_as_that(tmp_path):
+    PLD.of(ApproxDP(0.0, 0.25)).save(tmp_path / "loss.npz")
+    found = PLD.load(tmp_path / "loss.npz")
+    assert (found.epsilon(0.2), found.epsilon(0.26)) == (math.inf, 0.0)
+
+
 def test_what_is_read_back_may_not_be_sampled_nor_is_it_exact(tmp_path):
     PLD.of(5 * Laplace(3.0)).save(tmp_path / "loss.npz")
     stored = PLD.load(tmp_path / "loss.npz").release
