@@ -130,6 +130,8 @@ class DPFTRL(Unrepeatable):
         "order_seed",
         "noise_multiplier",
     )
+    learning_rate: float
+    noise_multiplier: float
     # None in a fixed order
     _cycle: CyclicBatches | None = None
     _LEARNED: ClassVar[tuple[str, ...]] = ("_position", "_velocity", "_before", "_mean", "_t")
@@ -174,7 +176,7 @@ class DPFTRL(Unrepeatable):
             model, X, y, budget=budget, loss=loss, clip=clip, groups=groups, rows_at_once=rows_at_once
         )
         scale = positive("step_scale", step_scale)
-        self._units: int = public_count(self._sums.units, public_rows, budget.adjacency)
+        self._units = public_count(self._sums.units, public_rows, budget.adjacency)
         batch = max(1, math.isqrt(self._units)) if batch is None else batch
         self._rng = randomness.resolve(rng)
         self._configure(epochs, batch, learning_rate or 0.1, momentum, cooldown, iterate, order_seed, 1.0)
