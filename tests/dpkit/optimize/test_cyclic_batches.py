@@ -1,4 +1,4 @@
-"""Banded noise with cyclic batches: who joins which steps, the price against the exact mixture, and an audit of runs."""
+"""Banded noise with cyclic batches: who joins which steps, prices against exact mixtures, an audit of runs."""
 
 from __future__ import annotations
 
