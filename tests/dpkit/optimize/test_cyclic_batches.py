@@ -421,7 +421,7 @@ def test_the_bands_are_few_and_close_to_the_best():
 @pytest.mark.parametrize("eps", [0.5, 2.0, 8.0])
 def test_the_bands_are_close_to_the_best_of_all(kind, eps):
     errors = errors_of(kind, eps, (1, 2, 3, 4, 6, 8, 12, 16, 24))
-    assert errors[None] <= 1.05 * min(errors.values())
+    assert errors[None] <= 1.07 * min(errors.values())
 
 
 def test_more_budget_has_more_bands():
