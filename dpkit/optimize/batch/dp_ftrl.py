@@ -2,9 +2,10 @@
 
 In a fixed public order no amplification is claimed, and none is needed: for whoever cannot sample rows at random (a
 stream, a file, a federation). Where rows can be sampled, cyclic batches take noise that is correlated over few steps
-and the amplification of samples, which is less noise at every ε. Source: Kairouz, McMahan, Song, Thakkar, Thakurta & Xu (2021), "Practical and private
-(deep) learning without sampling or shuffling", arXiv:2103.00039; Denisov, McMahan, Rush, Smith & Thakurta (2022),
-arXiv:2202.08312; Choquette-Choo et al. (2023), arXiv:2306.08153, for several epochs.
+and the amplification of samples, which together is less noise in the sums of gradients. Source: Kairouz, McMahan, Song,
+Thakkar, Thakurta & Xu (2021), "Practical and private (deep) learning without sampling or shuffling", arXiv:2103.00039;
+Denisov, McMahan, Rush, Smith & Thakurta (2022), arXiv:2202.08312; Choquette-Choo et al. (2023), arXiv:2306.08153, for
+several epochs.
 
 Let n units stand in a public order, in b batches; step t reads batch t mod b, for T = epochs·b steps:
 

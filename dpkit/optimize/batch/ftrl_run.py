@@ -22,7 +22,7 @@ from dpkit import randomness
 from dpkit.continual import Banded, Factorization
 from dpkit.geometry import ConvexSet
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.cyclic_batches import CyclicBatches, Sampling, cyclic_batches
+from dpkit.optimize.parts.cyclic_batches import CyclicBatches, Sampling, amplified, cyclic_batches
 from dpkit.optimize.parts.ftrl_noise import Kind, learning_rates, noise_stream
 from dpkit.optimize.parts.training_rows import ModuleSums, sums_of
 from dpkit.states import Run, Unrepeatable, files
@@ -515,6 +515,8 @@ class DPFTRL(Unrepeatable):
         made: Any = kind if factorization is None else factorization
         if kind in ("banded", "independent"):  # as it was found then: another search may end elsewhere
             made = Banded(state.get("coefficients", ()), run.horizon, inverse=bool(state.get("inverse")))
+        if run._cycle is not None:
+            made = amplified(made, run.horizon, run._cycle.schedule.bands)
         run._prepare(made)
         run._kind = kind
         run._stream.resume(parts["sums"])

@@ -77,7 +77,7 @@ from dpkit.continual.banded import optimal, root_mean_square_error
 from dpkit.states.entries import conform
 from dpkit.training.rows import poisson_sample
 
-__all__ = ["CyclicBatches", "Sampling", "Schedule", "chosen_bands", "cyclic_batches"]
+__all__ = ["CyclicBatches", "Sampling", "Schedule", "amplified", "chosen_bands", "cyclic_batches"]
 
 Sampling = Literal["fixed_order", "cyclic_poisson", "cyclic_balls_in_bins"]
 Indices = NDArray[np.int64]
@@ -122,7 +122,7 @@ class Schedule:
     @property
     def said(self) -> str:
         """The samples in words, as an entry of a ledger has them."""
-        return f"{_SAID[self.sampling]} with {self.bands} bands"
+        return f"{_SAID[self.sampling]} with {self.bands} band{'s' if self.bands > 1 else ''}"
 
     @property
     def rate(self) -> float:
@@ -212,7 +212,7 @@ class CyclicBatches:
         own = step // schedule.bands
         units = np.flatnonzero(self.subsets == step % schedule.bands)
         if schedule.sampling == "cyclic_poisson":
-            return units[poisson_sample(source, len(units), min(1.0, schedule.rate))]
+            return units[poisson_sample(source, len(units), schedule.rate)]
         first, length = schedule.run_of(step)
         if own == first:
             self.joined[units] = first + source.integers(length, size=len(units))
@@ -244,13 +244,8 @@ def cyclic_batches(
     if factorization == "independent":
         factorization = Banded([1.0], horizon, inverse=False)
     if isinstance(factorization, Factorization):
-        made = _amplified(factorization, horizon)
-        b = made.bands if bands is None else bands
-        if made.bands > min(b, batches):
-            raise ValueError(
-                f"factorization must have at most as many bands as there are subsets, {min(b, batches)}, "
-                f"got {factorization!r}"
-            )
+        b = getattr(factorization, "bands", batches) if bands is None else bands
+        made = amplified(factorization, horizon, min(b, batches))
     elif factorization == "banded":
         shared = None if rates is None else tuple(rates.tolist())
         b = chosen_bands(budget, epochs, batches, momentum, shared) if bands is None else bands
@@ -272,11 +267,18 @@ def checked_sampling(sampling: Any) -> Sampling:
     return found
 
 
-def _amplified(given: Factorization, horizon: int) -> Banded:
-    if not isinstance(given, Banded) or given.inverse:
+def amplified(given: Factorization, horizon: int, subsets: int) -> Banded:
+    """``given``, if C has at most so many bands as the theorem asks for.
+
+    Raises
+    ------
+    ValueError
+        If it is another factorization, or of another horizon.
+    """
+    if not isinstance(given, Banded) or given.inverse or given.bands > subsets:
         raise ValueError(
-            "factorization must be a Banded whose C has the bands (inverse=False) where batches are sampled, as no "
-            f"amplification is proved for others, got factorization={given!r}"
+            f"factorization must be a Banded whose C has at most {subsets} bands (inverse=False), as many as there are "
+            f"subsets: no amplification is proved for others, got factorization={given!r}"
         )
     if given.horizon != horizon:
         raise ValueError(f"factorization must have the horizon {horizon}, got horizon={given.horizon}")
@@ -303,8 +305,8 @@ def chosen_bands(
 ) -> int:
     """The fewest bands, of those tried up to 64, whose error for the budget is at most 3 % above the smallest.
 
-    By the Rényi curve of cyclic Poisson samples, which takes hundredths of a second. By the prices that are charged, its
-    picks were within 5 % of the smallest error for Poisson samples, and 7 % for balls in bins, in all that we tried.
+    By the Rényi curve of cyclic Poisson samples, which takes hundredths of a second. By the prices that are charged,
+    the picks were within 5 % of the smallest error for Poisson samples, and 7 % for balls in bins, in all that we tried.
 
     Examples
     --------

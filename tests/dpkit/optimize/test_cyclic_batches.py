@@ -379,6 +379,8 @@ def test_a_run_of_balls_in_bins_goes_on_with_the_same_bins(tmp_path):
         ("samples", {}),
         ("samples", {"units": 60, "sampling": "fixed_order", "bands": 3}),
         ("samples", None),
+        ("coefficients", np.array([1.0, 0.5, 0.3, 0.2])),
+        ("factorization", "buffered"),
         ("budget", {"epsilon": 2.0, "delta": 1e-6, "adjacency": "zero_out", "unit": "row"}),
     ],
 )
