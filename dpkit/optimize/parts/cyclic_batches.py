@@ -306,7 +306,7 @@ def chosen_bands(
     """The fewest bands, of those tried up to 64, whose error for the budget is at most 3 % above the smallest.
 
     By the Rényi curve of cyclic Poisson samples, which takes hundredths of a second. By the prices that are charged,
-    the picks were within 5 % of the smallest error for Poisson samples, and 7 % for balls in bins, in all that we tried.
+    the picks were within 5 % of the smallest error for Poisson samples and 7 % for balls in bins, in all that we tried.
 
     Examples
     --------
