@@ -10,7 +10,9 @@ B(C·x + noise), B = A·C⁻¹, as in all of ``dpkit.continual``; here C is lowe
       r_0 = 1,    r_k = r_{k−1}(k − 3/2)/k,
 
   and with momentum β those of ((1 − z)(1 − βz))^{1/2}, the inverse of the square root of the workload
-  Σ_s (1 + β + … + β^{t−s}) x_s.
+  Σ_s (1 + β + … + β^{t−s}) x_s. With another ``power`` γ it has those of (1 − z)^γ, r_k = r_{k−1}(k − 1 − γ)/k, which
+  is better where bands are few: the γ-BIFR of Rehn et al. (2026), "Beyond square roots: explicit memory-efficient
+  factorization for multi-epoch private learning", arXiv:2605.18379. Two bands are 1, −γ.
 * ``inverse=False``: C has p bands (Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta & Xu 2023, "(Amplified)
   banded matrix factorization: a unified approach to private training", arXiv:2306.08153). Columns p or more steps
   apart are then orthogonal.
@@ -197,11 +199,12 @@ def inverse_root(
     horizon: int,
     *,
     bands: int | None = None,
+    power: float = 0.5,
     momentum: float = 0.0,
     participations: int = 1,
     min_separation: int = 1,
 ) -> Banded:
-    """The banded inverse square root of the prefix sums, or of the workload of SGD with momentum.
+    """The banded inverse square root of the prefix sums, or of the workload of SGD with momentum; or another root.
 
     Parameters
     ----------
@@ -209,6 +212,8 @@ def inverse_root(
         T.
     bands : int, optional
         p; by default the power of two, up to 1024, with the smallest error for the participations.
+    power : float
+        γ in (0, 1]: C⁻¹ begins as (1 − z)^γ does. Only 1/2 with momentum.
     momentum : float
         β in [0, 1).
     participations, min_separation : int
@@ -219,21 +224,26 @@ def inverse_root(
     >>> from dpkit.continual import inverse_root
     >>> inverse_root(1000, bands=4).coefficients
     array([ 1.    , -0.5   , -0.125 , -0.0625])
+    >>> inverse_root(1000, bands=4, power=0.8).coefficients.round(3)
+    array([ 1.   , -0.8  , -0.08 , -0.032])
     >>> inverse_root(1000, participations=10, min_separation=100).bands
     64
     """
     beta = fraction("momentum", momentum, include_zero=True)
+    gamma = fraction("power", power, include_one=True)
+    if beta and gamma != 0.5:
+        raise ValueError(f"power must be 0.5 with momentum, as others have coefficients above 0, got power={power!r}")
     if bands is not None:
         p = integer("bands", bands, at_least=1)
         k = np.arange(1, p, dtype=np.float64)
-        r = np.cumprod(np.concatenate([[1.0], (k - 1.5) / k]))
+        r = np.cumprod(np.concatenate([[1.0], (k - 1.0 - gamma) / k]))
         if beta:
             r = np.convolve(r, r * beta ** np.arange(p))[:p]
             # all of them are negative: differences below the last digit are not
             r[1:] = np.minimum(r[1:], 0.0)
         return Banded(r, horizon, inverse=True)
     most = min(_BANDS, integer("horizon", horizon, at_least=1))
-    made = [inverse_root(horizon, bands=2**i, momentum=beta) for i in range(most.bit_length())]
+    made = [inverse_root(horizon, bands=2**i, power=gamma, momentum=beta) for i in range(most.bit_length())]
     known: dict[str, Any] = {"participations": participations, "min_separation": min_separation, "momentum": beta}
     return min(made, key=lambda banded: root_mean_square_error(banded, **known))
 

@@ -20,6 +20,8 @@ __all__ = ["Trained", "train"]
 
 Vector = NDArray[np.float64]
 
+_SAMPLING = {"DP-FTRL, Poisson": "cyclic_poisson", "DP-FTRL, balls in bins": "cyclic_balls_in_bins"}
+
 
 class Trained(NamedTuple):
     """A model, as what it predicts."""
@@ -57,7 +59,10 @@ def train(
         if not fit.success:  # Ctrl-C must end the table, and leave no line of half a run
             raise KeyboardInterrupt(fit.message)
     else:
-        factors: Any = "banded" if algorithm == "DP-FTRL" else "independent"
+        sampling = _SAMPLING.get(algorithm)
+        if sampling is not None:
+            known |= {"sampling": sampling, "public_rows": len(X)}
+        factors: Any = "independent" if algorithm == "DP-SGD, fixed order" else "banded"
         run = DPFTRL(
             model, rows, targets, factorization=factors, order_seed=seed, learning_rate=rate, cooldown=cooldown, **known
         )

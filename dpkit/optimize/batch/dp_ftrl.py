@@ -1,9 +1,11 @@
-"""DP-FTRL: training over several epochs in a fixed public order, with noise that is correlated over the steps.
+"""DP-FTRL: training over several epochs, with noise that is correlated over the steps.
 
-For whoever cannot sample rows at random (a stream, a file, a federation), or needs ε of a few: no amplification is
-claimed, and none is needed. Source: Kairouz, McMahan, Song, Thakkar, Thakurta & Xu (2021), "Practical and private
-(deep) learning without sampling or shuffling", arXiv:2103.00039; Denisov, McMahan, Rush, Smith & Thakurta (2022),
-arXiv:2202.08312; Choquette-Choo et al. (2023), arXiv:2306.08153, for several epochs.
+In a fixed public order no amplification is claimed, and none is needed: for whoever cannot sample rows at random (a
+stream, a file, a federation). Where rows can be sampled, cyclic batches take noise that is correlated over few steps
+and the amplification of samples, which together is less noise in the sums of gradients. Source: Kairouz, McMahan, Song,
+Thakkar, Thakurta & Xu (2021), "Practical and private (deep) learning without sampling or shuffling", arXiv:2103.00039;
+Denisov, McMahan, Rush, Smith & Thakurta (2022), arXiv:2202.08312; Choquette-Choo et al. (2023), arXiv:2306.08153, for
+several epochs.
 
 Let n units stand in a public order, in b batches; step t reads batch t mod b, for T = epochs·b steps:
 
@@ -19,8 +21,11 @@ person's. A unit is in one batch of every epoch: it contributes to ``epochs`` in
 apart, by at most C each (2C for a replacement), and inputs may depend on earlier sums. The whole run is one
 Gaussian(z), z calibrated to the budget, where the sensitivity of all these contributions together is that of the
 factorization (``dpkit.continual``). Order, batches and n are public, so neighbours replace or blank a unit in its
-place: "replace" and "zero_out", never "add_remove", which would shift the order. There is no choice of ``sampling``:
-that a unit comes back exactly b steps later is what the price knows. Sums and noise are exact.
+place: "replace" and "zero_out", never "add_remove", which would shift the order. Sums and noise are exact.
+
+With ``sampling`` "cyclic_poisson" or "cyclic_balls_in_bins" batches are drawn at random, C has as many bands as there
+are subsets that take turns, and the price is that of samples, by "replace" or "add_remove":
+``dpkit.optimize.parts.cyclic_batches`` has the theorem and its proof.
 
 What is released is released after whole :meth:`DPFTRL.advance` calls, an epoch each in :func:`dp_ftrl`.
 
@@ -55,7 +60,7 @@ def dp_ftrl(
     callback: Callable[[OptimizeResult], object] | None = None,
     **parameters: Any,
 ) -> OptimizeResult:
-    """Train a GLM or a torch module by DP-FTRL, over several epochs in a fixed public order.
+    """Train a GLM or a torch module by DP-FTRL, over several epochs in a fixed public order or on cyclic samples.
 
     Parameters
     ----------

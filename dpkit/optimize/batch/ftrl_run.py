@@ -15,20 +15,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Gaussian, Release, calibrate, epsilon
+from accounting import Adjacency, Budget, Gaussian, Release, calibrate, epsilon
 from accounting.checks import fraction, integer, positive
 from accounting.printed import as_html, parameter_cells
 from dpkit import randomness
 from dpkit.continual import Banded, Factorization
 from dpkit.geometry import ConvexSet
 from dpkit.models.losses import GLM
+from dpkit.optimize.parts.cyclic_batches import CyclicBatches, Sampling, amplified, cyclic_batches
 from dpkit.optimize.parts.ftrl_noise import Kind, learning_rates, noise_stream
 from dpkit.optimize.parts.training_rows import ModuleSums, sums_of
 from dpkit.states import Run, Unrepeatable, files
 from dpkit.states.entries import check_kind, conform, generator, generator_text, kept, resume
 from dpkit.states.run import newest
 from dpkit.training.result import outcome
-from dpkit.training.rows import checked_budget
+from dpkit.training.rows import checked_budget, public_count
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +53,7 @@ class DPFTRL(Unrepeatable):
     X, y, loss, clip, rows_at_once, groups
         As in :func:`dpkit.optimize.dp_sgd`.
     budget : Budget
-        Counted by "replace" or "zero_out".
+        Counted by "replace" or "zero_out"; where batches are sampled, by "replace" or "add_remove".
     constraint : ConvexSet, optional
         Of parameters. By default they are free.
     epochs : int
@@ -70,11 +71,22 @@ class DPFTRL(Unrepeatable):
     factorization : {"banded", "buffered", "tree", "independent"} or Factorization
         "banded": the better one of two optimal factorizations with at most 64 bands, of C and of C⁻¹, for T, b, β and
         η (``dpkit.continual.banded``). "buffered": that of ``BufferedToeplitz``. "tree": Honaker's. "independent":
-        noise that is not correlated, DP-SGD without amplification. Or one of your own, with a horizon of T.
+        noise that is not correlated, DP-SGD without amplification. Or one of your own, with a horizon of T. Where
+        batches are sampled: "banded", the optimal one with so many ``bands`` of C; "independent", one band, which is
+        DP-SGD; or a ``Banded`` of your own with bands of C.
+    sampling : {"fixed_order", "cyclic_poisson", "cyclic_balls_in_bins"}
+        How batches are made: in the public order, or at random from one of ``bands`` subsets after the other, which
+        amplifies privacy (:mod:`dpkit.optimize.parts.cyclic_batches`).
+    bands : int, optional
+        b, where batches are sampled: the number of subsets, and of bands of C, at most the number of batches in an
+        epoch. By default the one with the smallest error for the budget, at most 64.
     iterate : {"last", "tail", "average"}
         What is released: the last iterate, or the mean of those since step T/2 or since the first.
     order_seed : int, optional
-        Of the public permutation of the units, which must not depend on the data; None leaves them in their order.
+        Of the public permutation of the units, which must not depend on the data; None leaves them in their order. Not
+        used where batches are sampled.
+    public_rows : int, optional
+        The public number of units, where batches are sampled; by default the true one. Required under add_remove.
     checkpoint : path, optional
         A file that holds the state after every :meth:`advance`, and goes on by :meth:`load` after a crash.
     rng : numpy.random.Generator, optional
@@ -104,7 +116,9 @@ class DPFTRL(Unrepeatable):
     (40, 160)
     """
 
+    # of runs in a fixed order, and of those with sampled batches, which older code would take for the former
     _VERSION: ClassVar[int] = 1
+    _SAMPLED: ClassVar[int] = 2
     _LABEL: ClassVar[str] = "DP-FTRL"
     _PARAMETERS: ClassVar[tuple[str, ...]] = (
         "epochs",
@@ -116,6 +130,10 @@ class DPFTRL(Unrepeatable):
         "order_seed",
         "noise_multiplier",
     )
+    learning_rate: float
+    noise_multiplier: float
+    # None in a fixed order
+    _cycle: CyclicBatches | None = None
     _LEARNED: ClassVar[tuple[str, ...]] = ("_position", "_velocity", "_before", "_mean", "_t")
 
     def __init__(
@@ -135,26 +153,50 @@ class DPFTRL(Unrepeatable):
         momentum: float = 0.0,
         cooldown: float = 0.0,
         factorization: Kind | Factorization = "banded",
+        sampling: Sampling = "fixed_order",
+        bands: int | None = None,
         iterate: Literal["last", "tail", "average"] = "last",
         order_seed: int | None = 0,
+        public_rows: int | None = None,
         rows_at_once: int = 256,
         groups: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        self.budget = checked_budget(budget, allowed=("replace", "zero_out"), people=True)
+        sampled = sampling != "fixed_order"
+        self.budget = checked_budget(budget, allowed=_allowed(sampled), people=True)
+        if not sampled and (bands is not None or public_rows is not None):
+            raise ValueError(
+                "bands and public_rows must be None in a fixed order, which takes its bands by its factorization, got "
+                f"bands={bands!r} and public_rows={public_rows!r}"
+            )
         self.constraint = constraint
         self._sums, start = sums_of(
             model, X, y, budget=budget, loss=loss, clip=clip, groups=groups, rows_at_once=rows_at_once
         )
         scale = positive("step_scale", step_scale)
-        units = self._sums.units
-        batch = max(1, math.isqrt(units)) if batch is None else batch
-        z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
+        self._units = public_count(self._sums.units, public_rows, budget.adjacency)
+        batch = max(1, math.isqrt(self._units)) if batch is None else batch
         self._rng = randomness.resolve(rng)
-        self._configure(epochs, batch, learning_rate or 0.1, momentum, cooldown, iterate, order_seed, z)
+        self._configure(epochs, batch, learning_rate or 0.1, momentum, cooldown, iterate, order_seed, 1.0)
         self._begin(start)
+        self._kind = factorization if isinstance(factorization, str) else "given"
+        if sampled:
+            schedule, factorization, z = cyclic_batches(
+                sampling,
+                bands,
+                factorization,
+                budget=budget,
+                epochs=self.epochs,
+                batches=self.batches,
+                momentum=self.momentum,
+                rates=self._rates if self.cooldown else None,
+            )
+            self._cycle = CyclicBatches.drawn(schedule, self._sums.units, self._rng)
+        else:
+            z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
+        self.noise_multiplier = z
         self._prepare(factorization)
         if learning_rate is not None:
             self.learning_rate = positive("learning_rate", learning_rate)
@@ -163,7 +205,7 @@ class DPFTRL(Unrepeatable):
             length = math.sqrt(T * self._sums.clip**2 + len(start) * noise**2)
             self.learning_rate = (1.0 - self.momentum) * constraint.diameter() / length
         self.learning_rate *= scale
-        self._run = Run(self._LABEL, simulation=randomness.is_simulation(self._rng), ledger=ledger)
+        self._run = Run(self._label, simulation=randomness.is_simulation(self._rng), ledger=ledger)
         if checkpoint is not None:
             self._run.keep_in(Path(checkpoint))  # first: where there is no room for it, nothing is charged
         self._run.charge(self.cost)
@@ -182,7 +224,7 @@ class DPFTRL(Unrepeatable):
         noise_multiplier: float,
     ) -> None:
         """Check and keep the parameters of a state, and what follows from them."""
-        units = self._sums.units
+        units = self._units
         if units == 0:
             raise ValueError("X must have rows, got none")
         self.epochs = integer("epochs", epochs, at_least=1)
@@ -219,19 +261,19 @@ class DPFTRL(Unrepeatable):
         self.theta = self._at(start)
 
     def _prepare(self, factorization: Any) -> None:
-        """Make the continual sum."""
-        self._kind = factorization if isinstance(factorization, str) else "given"
+        """Make the continual sum: a unit enters it once an epoch, or where batches are sampled once in a block."""
+        relation: Adjacency = self.budget.adjacency if self._cycle is None else "add_remove"
         self._stream = noise_stream(
             factorization,
             horizon=self.horizon,
             momentum=self.momentum,
             rates=self._rates if self.cooldown else None,
-            epochs=self.epochs,
+            epochs=self.epochs if self._cycle is None else 1,
             batches=self.batches,
             noise_multiplier=self.noise_multiplier,
             shape=len(self._position),
-            sensitivity=self._sums.sensitivity(self.budget.adjacency),
-            adjacency=self.budget.adjacency,
+            sensitivity=self._sums.sensitivity(relation),
+            adjacency=relation,
             rng=self._rng,
         )
 
@@ -248,11 +290,19 @@ class DPFTRL(Unrepeatable):
     @property
     def cost(self) -> Release:
         """What the whole run costs, whether or not all of its steps are used."""
+        if self._cycle is not None:
+            return self._cycle.schedule.price(self.noise_multiplier, self.budget.adjacency)
         return Gaussian(self.noise_multiplier, adjacency=self.budget.adjacency)
 
     @property
+    def _label(self) -> str:
+        return self._LABEL if self._cycle is None else f"{self._LABEL}, {self._cycle.schedule.said}"
+
+    @property
     def nfev(self) -> int:
-        """Gradients of units taken so far; public."""
+        """Gradients of units taken so far, or the expected number where batches are sampled; public."""
+        if self._cycle is not None:
+            return round(self.steps / self._share)
         return int(sum(len(self._batches[t % self.batches]) for t in range(self.steps)))
 
     # ------------------------------------------------------------------------------------------------- steps
@@ -287,7 +337,8 @@ class DPFTRL(Unrepeatable):
     def _step(self) -> None:
         t = self._t
         theta = self._at(self._position)
-        total = self._stream.add(self._sums.at(theta, self._batches[t % self.batches]))
+        rows = self._batches[t % self.batches] if self._cycle is None else self._cycle.at(t, self._rng)
+        total = self._stream.add(self._sums.at(theta, rows))
         self._velocity = self.momentum * self._velocity + (total - self._before) * self._share
         self._before = total
         self._position = self._position - self.learning_rate * self._rates[t] * self._velocity
@@ -310,9 +361,11 @@ class DPFTRL(Unrepeatable):
     def _tree(self) -> dict[str, Any]:
         """What a state holds, but the right to go on."""
         banded = self._stream._factorization if self._kind in ("banded", "independent") else None
+        cycle = self._cycle
         return {
             "learner": type(self).__name__,
-            "version": self._VERSION,
+            "version": self._VERSION if cycle is None else self._SAMPLED,
+            **({} if cycle is None else {"samples": {"units": self._units, **cycle.kept()}}),
             "problem": self._problem(),
             "budget": dataclasses.asdict(self.budget),
             "parameters": {name: getattr(self, name) for name in self._PARAMETERS},
@@ -435,10 +488,11 @@ class DPFTRL(Unrepeatable):
         ledger: Ledger | None,
     ) -> Self:
         """The run of a state, without the right to go on."""
-        check_kind(state, "learner", cls.__name__, cls._VERSION)
+        sampled = "samples" in state
+        check_kind(state, "learner", cls.__name__, cls._SAMPLED if sampled else cls._VERSION)
         parts = {name: _tree_in(state, name) for name in ("problem", "budget", "parameters", "sums", "learned")}
         run = cls.__new__(cls)
-        run.budget = checked_budget(Budget(**parts["budget"]), allowed=("replace", "zero_out"), people=True)
+        run.budget = checked_budget(Budget(**parts["budget"]), allowed=_allowed(sampled), people=True)
         run.constraint = constraint
         clip = None if isinstance(model, GLM) else parts["problem"].get("clip")
         run._sums, start = sums_of(
@@ -447,7 +501,11 @@ class DPFTRL(Unrepeatable):
         run._rng = generator(conform("generator", state.get("generator"), like=""), rng)
         if set(parts["parameters"]) != set(cls._PARAMETERS):
             raise ValueError(f"parameters must be {cls._PARAMETERS}, got {sorted(parts['parameters'])}")
+        samples = _tree_in(state, "samples") if sampled else {"units": run._sums.units}
+        run._units = conform("units", samples.get("units"), like=0)
         run._configure(**parts["parameters"])
+        if sampled:
+            run._cycle = CyclicBatches.resumed(samples, run._sums.units, run.epochs, run.batches)
         run._begin(start)
         if parts["problem"] != run._problem():
             raise ValueError(f"model and X must be those of the saved run, {parts['problem']}, got {run._problem()}")
@@ -457,6 +515,8 @@ class DPFTRL(Unrepeatable):
         made: Any = kind if factorization is None else factorization
         if kind in ("banded", "independent"):  # as it was found then: another search may end elsewhere
             made = Banded(state.get("coefficients", ()), run.horizon, inverse=bool(state.get("inverse")))
+        if run._cycle is not None:
+            made = amplified(made, run.horizon, run._cycle.schedule.bands)
         run._prepare(made)
         run._kind = kind
         run._stream.resume(parts["sums"])
@@ -466,7 +526,7 @@ class DPFTRL(Unrepeatable):
         if ledger is not None and not any(row.release == run.cost for row in ledger.rows()):
             raise ValueError(f"ledger must hold the cost of what is restored, {run.cost!r}, got other rows only")
         run._expose()
-        run._run = Run(run._LABEL, simulation=randomness.is_simulation(run._rng))
+        run._run = Run(run._label, simulation=randomness.is_simulation(run._rng))
         return run
 
     def result(self, message: str = "") -> OptimizeResult:
@@ -489,6 +549,11 @@ class DPFTRL(Unrepeatable):
         )
         found.success = self.steps == self.horizon
         return found
+
+
+def _allowed(sampled: bool) -> tuple[Adjacency, ...]:
+    """The neighbouring relations that are proved: a unit that comes or goes would shift a public order."""
+    return ("replace", "add_remove") if sampled else ("replace", "zero_out")
 
 
 def _tree_in(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -40,12 +40,28 @@ def some(data, T: int) -> Banded:
 # ---------------------------------------------------------------------------------------------- other people's numbers
 
 
-def test_closed_form():
-    """Kalinin, McKenna, Upadhyay & Lampert (2025): r_0 = 1, r_k = r_{k−1}(k − 3/2)/k."""
+@tabled("power", [Fraction(1, 2), Fraction(7, 8), Fraction(1)])
+def test_closed_form(power):
+    """Kalinin, McKenna, Upadhyay & Lampert (2025) for 1/2: r_0 = 1, r_k = r_{k−1}(k − 3/2)/k."""
     exact = [Fraction(1)]
     for k in range(1, 12):
-        exact.append(exact[-1] * (Fraction(k) - Fraction(3, 2)) / k)
-    np.testing.assert_allclose(inverse_root(50, bands=12).coefficients, [float(r) for r in exact], rtol=1e-14)
+        exact.append(exact[-1] * (k - 1 - power) / k)
+    found = inverse_root(50, bands=12, power=float(power)).coefficients
+    np.testing.assert_allclose(found, [float(r) for r in exact], rtol=1e-14)
+
+
+def test_other_roots_are_better_where_bands_are_few_and_none_is_better_than_the_optimum():
+    known = {"participations": 10, "min_separation": 100}
+    for bands in (2, 8):
+        root, other = (
+            root_mean_square_error(inverse_root(1000, bands=bands, power=power), **known)
+            for power in (0.5, 0.95 if bands == 2 else 0.77)
+        )
+        best = root_mean_square_error(optimal(1000, bands=bands, inverse=True, **known), **known)
+        assert best * 0.999 < other < 0.7 * root
+    assert best < 0.94 * other  # of eight
+    with pytest.raises(ValueError, match="power"):
+        inverse_root(50, bands=3, power=0.8, momentum=0.5)
 
 
 @tabled("beta", [0.0, 0.3, 0.9])
