@@ -40,7 +40,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from accounting import (
     Budget,
@@ -53,17 +53,16 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.models.losses import GLM
-from dpkit.torch.private_optimizer import private_optimizer
+from dpkit.torch.private_optimizer import PrivateSteps
 from dpkit.torch.problem import (
-    Problem,
     Released,
     linear_problem,
     module_problem,
-    person_means,
     torch_optimizer,
 )
+from dpkit.torch.unit_sums import UnitSums
 from dpkit.training.batches import Batches, Sampling, checked_batches
-from dpkit.training.groups import Groups, checked_groups
+from dpkit.training.groups import checked_groups
 from dpkit.training.result import NOTHING, outcome
 from dpkit.training.rows import checked_budget, public_count
 from dpkit.training.whole_rows import check_rows
@@ -222,7 +221,13 @@ def dp_sgd(
     source = randomness.resolve(rng)
     released = Released(problem)
     if n == 0:
-        nothing = {"module": released.module, "epsilon": 0.0, "noise_multiplier": math.inf, "history": []}
+        nothing = {
+            "module": released.module,
+            "epsilon": 0.0,
+            "noise_multiplier": math.inf,
+            "history": [],
+            "path": "no gradient was taken",
+        }
         message = "no rows: the start is returned"
         return outcome(released.update(), NOTHING, nit=0, nfev=0, message=message, clipped=0, **nothing)
     if expected > n:
@@ -236,9 +241,9 @@ def dp_sgd(
 
     z = _noise_multiplier(last * steps, batches, budget)
     mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
-    layers = problem.layers if people is None else None
     rate = expected / n if sampling == "poisson" else None
-    private, history = private_optimizer(inner, problem.parameters, mechanism, batch=expected, rate=rate, layers=layers)
+    sums = UnitSums(problem, people, held)
+    private = PrivateSteps(inner, problem.parameters, mechanism, sums.on, batch=expected, rate=rate)
 
     begun, taken, success = 0, 0, True
     message = f"{last} epochs of {steps} steps on {batches.said} of {expected} rows in the mean"
@@ -261,7 +266,7 @@ def dp_sgd(
                 break
             with _settled(ledger, row):
                 for chosen in batches.epoch(source, units):
-                    _step(private, problem, people, chosen, held)
+                    private.step(sums.over(chosen))
                     taken += 1
             if callback is not None:
                 x, spent = released.update(), _epsilon(epochs_of(epoch), budget)
@@ -275,11 +280,12 @@ def dp_sgd(
         nit=taken,
         nfev=taken * expected,
         message=message,
-        clipped=private.clipped,
+        clipped=sums.clipped,
         module=released.module,
         epsilon=_epsilon(cost, budget),
         noise_multiplier=z,
-        history=history,
+        history=private.history,
+        path=sums.path,
     )
     result.success = success
     return result
@@ -309,27 +315,3 @@ def _settled(ledger: Ledger | None, row: Row | None) -> Iterator[None]:
     finally:
         if ledger is not None and row is not None:
             ledger.commit(row, outcome)
-
-
-def _step(private: Any, problem: Problem, people: Groups | None, chosen: NDArray[np.intp], held: int) -> None:
-    """One batch, some of its rows (or people) at a time, and one noisy step."""
-    parts = [chosen[i : i + held] for i in range(0, chosen.size, held)] or [chosen]
-    if people is not None:
-        parts = people.parts(chosen, held) or [chosen]
-    for number, part in enumerate(parts, start=1):
-        if people is None and problem.layers is not None:
-            layers = problem.layers
-            private.take(*layers.sums(*problem.rows.at(part)) if part.size else (layers.nothing(), 0))
-        else:
-            if part.size and people is not None:
-                found = person_means(problem, people, part)
-            elif part.size:
-                found = problem.gradients(*problem.rows.at(part))
-            else:
-                found = [p.new_zeros((0, *p.shape)) for p in problem.parameters]
-            for p, gradient in zip(problem.parameters, found, strict=True):
-                p.grad_sample = gradient
-        # all but the last part are added up, without noise
-        private.signal_skip_step(do_skip=number < len(parts))
-        private.step()
-        private.zero_grad()

@@ -136,19 +136,18 @@ def test_objective_perturbation_releases_a_lattice_that_is_coarser_than_the_solv
 def test_dp_sgd(exact):
     torch = pytest.importorskip("torch")
     pytest.importorskip("opacus")
-    from dpkit.torch.private_optimizer import private_optimizer
+    from dpkit.torch.exact_sums import Whole, clipped_totals, lattice
+    from dpkit.torch.private_optimizer import PrivateSteps
 
-    weight = torch.nn.Parameter(torch.zeros(D))
+    weight, on = torch.nn.Parameter(torch.zeros(D)), lattice(1.0)
     mechanism = GaussianMechanism(noise_multiplier=0.3, sensitivity=1.0, adjacency="add_remove", exact=exact)
     found = []
     release = mechanism.release
     mechanism.release = lambda value: found.append((value, release(value))) or found[-1][1]
-    private, _ = private_optimizer(torch.optim.SGD([weight], lr=0.1), [weight], mechanism, batch=1, rate=0.5)
+    private = PrivateSteps(torch.optim.SGD([weight], lr=0.1), [weight], mechanism, on, batch=1, rate=0.5)
     for rows in (0, 1):
-        weight.grad_sample = torch.tensor(np.tile(9.0 * ROW, (rows, 1)), dtype=torch.float32)
-        private.signal_skip_step(do_skip=False)
-        private.step()
-        private.zero_grad()
+        gradients = torch.tensor(np.tile(9.0 * ROW, (rows, 1)), dtype=torch.float32)
+        private.step(clipped_totals([Whole([gradients])], on)[0][0][0].numpy())
         assert weight.grad is None or weight.grad.dtype == torch.float32
     (_, alone), (value, both) = found
     v = float(value.max())
@@ -159,24 +158,18 @@ def test_dp_sgd(exact):
 
 def test_dp_sgd_sums_whole_numbers():
     torch = pytest.importorskip("torch")
-    pytest.importorskip("opacus")
     from fractions import Fraction
 
-    from dpkit.torch.private_optimizer import private_optimizer
+    from dpkit.torch.exact_sums import Whole, clipped_totals, lattice
 
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(30, 50)) * 10.0 ** rng.uniform(-20, 20, size=(30, 1))
     for clip in (0.3, 1.0, 1e-3, 7.7):
-        weight = torch.nn.Parameter(torch.zeros(50, dtype=torch.float64))
-        sums = []
-        mechanism = GaussianMechanism(noise_multiplier=1.0, sensitivity=clip, adjacency="add_remove")
-        mechanism.release = lambda value, sums=sums: sums.append(value) or value
-        private, _ = private_optimizer(torch.optim.SGD([weight], lr=1.0), [weight], mechanism, batch=1, rate=0.5)
-        for rows in [*gradients[:, None], gradients, gradients[::-1].copy()]:
-            weight.grad_sample = torch.tensor(rows)
-            private.signal_skip_step(do_skip=False)
-            private.step()
-            private.zero_grad()
+        on = lattice(clip)
+        sums = [
+            on.values(clipped_totals([Whole([torch.tensor(rows)])], on)[0][0][0].numpy())
+            for rows in [*gradients[:, None], gradients, gradients[::-1].copy()]
+        ]
         for single in sums[:30]:  # as real numbers
             assert sum(Fraction(float(x)) ** 2 for x in single) <= Fraction(clip) ** 2
         total = [sum(Fraction(float(x)) for x in column) for column in np.stack(sums[:30]).T]
