@@ -34,9 +34,11 @@ parameter.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +55,7 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.models.losses import GLM
+from dpkit.torch.checkpoint import Kept
 from dpkit.torch.private_optimizer import PrivateSteps
 from dpkit.torch.problem import (
     Released,
@@ -91,10 +94,13 @@ def dp_sgd(
     max_batch: int | None = None,
     learning_rate: float = 0.1,
     optimizer: Callable[[list[Any]], torch.optim.Optimizer] | None = None,
+    schedule: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler] | None = None,
     rows_at_once: int = 256,
     public_rows: int | None = None,
     groups: ArrayLike | None = None,
     callback: Callable[[OptimizeResult], object] | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
 ) -> OptimizeResult:
@@ -133,8 +139,11 @@ def dp_sgd(
         Of plain SGD, if there is no ``optimizer``.
     optimizer : callable, optional
         The list of trainable parameters → a torch optimizer of all of them.
+    schedule : callable, optional
+        That optimizer → a scheduler of ``torch.optim.lr_scheduler``, which moves on after every step.
     rows_at_once : int
-        How many rows' gradients are held in memory together.
+        How many rows are run together: a batch is taken in parts of so many, of which the exact sums are added, so it
+        may be as large as it likes.
     public_rows : int, optional
         n; by default the number of rows. Required under add_remove.
     groups : (n,) array_like of int or str, optional
@@ -143,6 +152,12 @@ def dp_sgd(
     callback : callable, optional
         Called after each epoch with an ``OptimizeResult`` of ``epoch``, ``nit``, ``epsilon`` (spent so far), ``x`` and
         ``module``, all of them covered by the cost.
+    progress : callable, optional
+        Called after each step with the number of steps taken, and of all.
+    checkpoint : path, optional
+        A file that holds the run after each epoch. The same call goes on from it after a crash, at no further cost; the
+        epoch that was under way is taken again, with fresh samples and noise, as nobody has seen it
+        (:mod:`dpkit.torch.checkpoint`). Needs a ``ledger``, which is charged with all epochs at once.
     rng : numpy.random.Generator, optional
         None draws samples and noise from the secure source, the noise on a lattice; a seeded generator gives a
         simulation.
@@ -243,16 +258,27 @@ def dp_sgd(
     mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
     rate = expected / n if sampling == "poisson" else None
     sums = UnitSums(problem, people, held)
-    private = PrivateSteps(inner, problem.parameters, mechanism, sums.on, batch=expected, rate=rate)
+    private = PrivateSteps(inner, problem.parameters, mechanism, sums.on, batch=expected, rate=rate, schedule=schedule)
+    kept = None
+    if checkpoint is not None:
+        described = {
+            "units": units, "rows": n, "parameters": len(released.values()), "clip": problem.clip, "epochs": last,
+            "batch": expected, "sampling": sampling, "max_batch": max_batch, "adjacency": budget.adjacency,
+            "noise_multiplier": z,
+        }  # fmt: skip
+        kept = Kept(
+            Path(checkpoint), described, private, released, source, cost=epochs_of(last), ledger=ledger,
+            label=f"DP-SGD, {last} epochs, {batches.said}",
+        )  # fmt: skip
 
-    begun, taken, success = 0, 0, True
+    begun, success = 0, True
     message = f"{last} epochs of {steps} steps on {batches.said} of {expected} rows in the mean"
     try:
-        for epoch in range(1, last + 1):
+        for epoch in range(1 if kept is None else kept.epochs + 1, last + 1):
             begun = epoch
             try:
                 row = None
-                if ledger is not None:
+                if ledger is not None and kept is None:
                     row = ledger.spend(
                         epochs_of(1),
                         label=f"DP-SGD, epoch {epoch} of {last}, {batches.said}",
@@ -264,18 +290,26 @@ def dp_sgd(
                     raise
                 begun, success, message = epoch - 1, False, f"stopped after epoch {epoch - 1}: {refusal}"
                 break
-            with _settled(ledger, row):
+            with _settled(ledger, row) if kept is None else kept.epoch():
                 for chosen in batches.epoch(source, units):
                     private.step(sums.over(chosen))
-                    taken += 1
+                    if progress is not None:
+                        progress(private.taken, last * steps)
             if callback is not None:
-                x, spent = released.update(), _epsilon(epochs_of(epoch), budget)
+                x = released.update() if kept is None else kept.x
+                spent = _epsilon(epochs_of(epoch), budget)
                 callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
     except KeyboardInterrupt:
         success, message = False, f"interrupted in or after epoch {begun} of {last}: what was trained is kept"
-    cost = epochs_of(begun)
+        if kept is not None:
+            message += f" up to epoch {kept.epochs}, and the same call goes on from {checkpoint}"
+    finally:
+        if kept is not None:
+            kept.close()
+    cost = epochs_of(begun if kept is None else last)
+    taken = private.taken if kept is None else kept.epochs * steps
     result = outcome(
-        released.update(),
+        released.update() if kept is None else kept.x,
         cost,
         nit=taken,
         nfev=taken * expected,

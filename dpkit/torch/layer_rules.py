@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RowSums"]
 
+# how much more memory a gradient must take than what it is made of, for it not to be made
+_MEMORY = 4
+
 
 class _Call(NamedTuple):
     """A layer's call, as one row makes it."""
@@ -87,12 +90,6 @@ class RowSums:
         if not ruled:
             return f"row by row, for {rest}"
         return f"by layer rules for {_listed(sorted(ruled))}" + (f"; row by row for {rest}" if rest else "")
-
-    def nothing(self) -> list[torch.Tensor]:
-        """The sums over no row."""
-        import torch
-
-        return [torch.zeros(p.shape, dtype=torch.int64, device=p.device) for p in self._trained.values()]
 
     def sums(self, X: torch.Tensor, y: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
         """Σ of the rows' clipped gradients, for each trained parameter in int64 (``on`` has values), and how many were
@@ -262,8 +259,8 @@ def _widths(layer: Any) -> tuple[int, int]:
 
 def _positions(layer: Any, gives: torch.Tensor) -> int:
     """T of one call."""
-    width: int = layer.weight.shape[1] if _is_table(layer) else layer.weight.shape[0]
-    return gives.numel() // width
+    width = layer.weight.shape[1] if _is_table(layer) else layer.weight.shape[0]
+    return int(gives.numel() // width)
 
 
 def _is_table(layer: Any) -> bool:
@@ -276,7 +273,8 @@ def _pays(layer: Any, positions: int) -> bool:
     if _is_table(layer):
         return bool(layer.weight.shape[0] > positions)
     q, p = _widths(layer)
-    return positions * (p + q) < p * q
+    # for more than one position the lengths cost more than the gradient does, up to some times the memory
+    return positions * (p + q) * (1 if positions == 1 else _MEMORY) < p * q
 
 
 def _piece(layer: Any, rows: int, positions: int, inputs: list[torch.Tensor], backs: list[torch.Tensor]) -> Piece:

@@ -105,16 +105,6 @@ class LinearLayers:
         totals, count = clipped_totals(pieces, self.on)
         return [total for layer in totals for total in layer], count
 
-    def nothing(self) -> list[torch.Tensor]:
-        """The sums over no row."""
-        import torch
-
-        return [
-            torch.zeros(p.shape, dtype=torch.int64, device=p.device)
-            for layer in self._linear
-            for p in layer.parameters()
-        ]
-
 
 def _piece(layer: Any, a: torch.Tensor, b: torch.Tensor) -> Products:
     return Products(

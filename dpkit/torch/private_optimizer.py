@@ -16,9 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.torch.exact_sums import Lattice
 
@@ -26,6 +23,9 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["PrivateSteps", "row_gradients"]
+
+# numbers that get their noise together
+_BLOCK = 1 << 15
 
 
 def row_gradients(
@@ -71,6 +71,8 @@ class PrivateSteps:
         Of the sums.
     batch : int
         The public, expected number of rows.
+    schedule : callable, optional
+        The optimizer → a scheduler of its learning rate, which moves on after every step.
     rate : float
         The sampling probability, which Opacus's accountant notes; None leaves its history empty, for it knows no other
         way.
@@ -85,12 +87,17 @@ class PrivateSteps:
         *,
         batch: int,
         rate: float | None,
+        schedule: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler] | None = None,
     ) -> None:
         from opacus.accountants import RDPAccountant
 
         self._inner, self._parameters, self._mechanism, self._on = inner, list(parameters), mechanism, on
         self._batch, self._rate = batch, rate
         self._accountant = RDPAccountant()
+        self._schedule = None if schedule is None else schedule(inner)
+        if self._schedule is not None and not callable(getattr(self._schedule, "state_dict", None)):
+            raise TypeError(f"schedule must return a torch.optim.lr_scheduler, got {self._schedule!r}")
+        self.taken = 0
 
     @property
     def history(self) -> list[tuple[float, float, int]]:
@@ -98,16 +105,40 @@ class PrivateSteps:
         found: list[tuple[float, float, int]] = self._accountant.history
         return found
 
-    def step(self, total: NDArray[np.int64]) -> None:
-        """One noisy step along a sum, all parameters in one vector."""
+    def step(self, totals: Sequence[torch.Tensor]) -> None:
+        """One noisy step along a sum, given in int64 for every parameter."""
         import torch
 
-        noisy = self._mechanism.release(self._on.values(total))
-        start = 0
-        for p in self._parameters:
-            p.grad = torch.from_numpy(noisy[start : start + p.numel()]).to(p).reshape(p.shape).div_(self._batch)
-            start += p.numel()
+        size = sum(p.numel() for p in self._parameters)
+        for p, total in zip(self._parameters, totals, strict=True):
+            whole = total.cpu().numpy().reshape(-1)
+            p.grad = torch.empty_like(p)
+            flat = p.grad.view(-1)
+            for start in range(0, whole.size, _BLOCK):  # so that a block's numbers stay in a cache
+                some = slice(start, start + _BLOCK)
+                noisy = self._mechanism.release_part(self._on.values(whole[some]), of=size)
+                flat[some] = torch.from_numpy(noisy).to(p)
+            p.grad.div_(self._batch)
         self._inner.step()
         self._inner.zero_grad()
+        if self._schedule is not None:
+            self._schedule.step()
+        self.taken += 1
         if self._rate is not None:
             self._accountant.step(noise_multiplier=self._mechanism.noise_multiplier, sample_rate=self._rate)
+
+    def state(self) -> dict[str, Any]:
+        """What :meth:`resume` needs: no row has a part in it but by what was released."""
+        schedule = None if self._schedule is None else self._schedule.state_dict()
+        return {"optimizer": self._inner.state_dict(), "schedule": schedule, "taken": self.taken}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on where another object was."""
+        if (state["schedule"] is None) != (self._schedule is None):
+            raise ValueError("schedule must be given just where the run had one")
+        self._inner.load_state_dict(state["optimizer"])
+        if self._schedule is not None:
+            self._schedule.load_state_dict(state["schedule"])
+        self.taken = state["taken"]
+        if self._rate is not None and self.taken:
+            self._accountant.history = [(self._mechanism.noise_multiplier, self._rate, self.taken)]

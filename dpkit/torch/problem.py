@@ -171,7 +171,21 @@ class Released:
         """Copy the parameters as they are now into the module; all of them as one vector."""
         for own, trained in zip(self._own, self._trained, strict=True):
             own.data.copy_(trained.data)
+        return self.values()
+
+    def values(self) -> NDArray[np.float64]:
+        """The parameters that were copied last, as one vector."""
         return np.concatenate([p.detach().double().cpu().numpy().ravel() for p in self._own])
+
+    def restore(self, x: NDArray[np.float64]) -> None:
+        """Give these parameters to the module, and to the one that is trained."""
+        import torch
+
+        start = 0
+        for own, trained in zip(self._own, self._trained, strict=True):
+            own.data.copy_(torch.from_numpy(x[start : start + own.numel()]).reshape(own.shape))
+            trained.data.copy_(own.data)
+            start += own.numel()
 
 
 def torch_optimizer(

@@ -74,8 +74,8 @@ class UnitSums:
         """How gradients are summed, in words."""
         return self._problem.batch_sums.path if self._people is None else "row by row, for the means of people's rows"
 
-    def over(self, chosen: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Σ of the units' clipped gradients: all parameters in one vector, in units of ``on``."""
+    def over(self, chosen: NDArray[np.intp]) -> list[torch.Tensor]:
+        """Σ of the units' clipped gradients for every parameter, in int64: ``on`` has values."""
         import torch
 
         problem, people = self._problem, self._people
@@ -83,16 +83,17 @@ class UnitSums:
             parts = [chosen[i : i + self._held] for i in range(0, chosen.size, self._held)]
         else:
             parts = people.parts(chosen, self._held)
-        totals = [torch.zeros(p.shape, dtype=torch.int64, device=p.device) for p in problem.parameters]
+        totals: list[torch.Tensor] = []
         for part in parts:
             if people is None:
                 found, count = problem.batch_sums.sums(*problem.rows.at(part))
             else:
                 (found,), count = clipped_totals([Whole(_person_means(problem, people, part))], self.on)
-            for total, more in zip(totals, found, strict=True):
+            for total, more in zip(totals, found, strict=False):
                 total += more
+            totals = totals or found
             self.clipped += int(count)
-        return np.concatenate([total.cpu().numpy().ravel() for total in totals])
+        return totals or [torch.zeros(p.shape, dtype=torch.int64, device=p.device) for p in problem.parameters]
 
 
 def _person_means(problem: Problem, people: Groups, persons: NDArray[np.intp]) -> list[torch.Tensor]:

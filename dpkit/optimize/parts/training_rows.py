@@ -86,7 +86,8 @@ class ModuleSums:
     def at(self, theta: Vector, rows: NDArray[np.intp], /) -> Vector:
         self.load(theta)
         self.nfev += len(rows)
-        return self._sums.on.values(self._sums.over(rows))
+        totals = [total.cpu().numpy().ravel() for total in self._sums.over(rows)]
+        return np.concatenate([self._sums.on.values(total) for total in totals])
 
 
 def sums_of(

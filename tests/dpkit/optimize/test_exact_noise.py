@@ -142,14 +142,17 @@ def test_dp_sgd(exact):
     weight, on = torch.nn.Parameter(torch.zeros(D)), lattice(1.0)
     mechanism = GaussianMechanism(noise_multiplier=0.3, sensitivity=1.0, adjacency="add_remove", exact=exact)
     found = []
-    release = mechanism.release
-    mechanism.release = lambda value: found.append((value, release(value))) or found[-1][1]
+    release = mechanism.release_part
+    mechanism.release_part = lambda value, of: found.append((value, release(value, of=of))) or found[-1][1]
     private = PrivateSteps(torch.optim.SGD([weight], lr=0.1), [weight], mechanism, on, batch=1, rate=0.5)
     for rows in (0, 1):
         gradients = torch.tensor(np.tile(9.0 * ROW, (rows, 1)), dtype=torch.float32)
-        private.step(clipped_totals([Whole([gradients])], on)[0][0][0].numpy())
+        private.step(clipped_totals([Whole([gradients])], on)[0][0])
         assert weight.grad is None or weight.grad.dtype == torch.float32
-    (_, alone), (value, both) = found
+    (_, alone), (value, both) = (
+        [np.concatenate(parts) for parts in zip(*some, strict=True)]
+        for some in (found[: len(found) // 2], found[len(found) // 2 :])
+    )
     v = float(value.max())
     assert abs(v - ROW[0]) < 1e-6
     assert events(both, v) == 0
