@@ -93,6 +93,10 @@ def module_problem(
     errors = ModuleValidator.validate(model, strict=False)
     if errors:
         raise ValueError(f"model must be a module that Opacus admits, got: {'; '.join(map(str, errors))}")
+    devices = {p.device for p in model.parameters()}
+    if len(devices) > 1 or "mps" in {device.type for device in devices}:
+        found = sorted(map(str, devices))
+        raise ValueError(f"model must be on one device, and one that has float64, for sums to be exact, got {found}")
     module = copy.deepcopy(model)
     trainable = [p for p in module.parameters() if p.requires_grad]
     if not trainable or not all(p.is_floating_point() and torch.isfinite(p).all() for p in trainable):
