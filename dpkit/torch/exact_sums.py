@@ -205,6 +205,7 @@ class Products:
         self.size = positions * max(self._q, self._p)
         self._scales: torch.Tensor
         self._lengths: torch.Tensor  # of the derivatives, times α
+        self._whole: list[tuple[torch.Tensor, torch.Tensor]] = []  # U and B where they are small: at one position
 
     def _lots(self) -> Iterator[slice]:
         held = max(1, 4 * _BLOCK // (self._positions * (self._q + self._p)))
@@ -233,16 +234,12 @@ class Products:
         T, p = self._positions, self._p
         for rows in self._lots():
             B = self._backs(rows).double()
+            U, alpha = self._units(rows)
             if T == 1:
-                A = self._inputs(rows)
-                found = torch.linalg.vector_norm(A.reshape(len(A), -1), dim=1, dtype=torch.float64)
-                if self._offset:
-                    found = torch.sqrt(found * found + 1.0)
-                alpha = grown(found + _TINY, self._q + 4)
-                length = grown(torch.linalg.vector_norm(B.reshape(len(B), p), dim=1) + _TINY, p) * alpha
+                length = grown(torch.linalg.vector_norm(B, dim=(1, 2)) + _TINY, p) * alpha
                 squares.append(length * length)
+                self._whole.append((U.nan_to_num_(0.0, 0.0, 0.0), B))
             else:
-                U, alpha = self._units(rows)
                 left, right = U @ U.mT, B @ B.mT
                 inner = (left * right).sum(dim=(1, 2)).clamp_(min=0.0)
                 own = right.diagonal(dim1=1, dim2=2).sum(dim=1) * (1.0 + 2.0**-40) + _TINY
@@ -262,16 +259,18 @@ class Products:
         total = factors.new_zeros((self._p, self._q))
         whole, begun = None, 0
         for rows in self._lots():
-            U, _ = self._units(rows, self._scales[rows])
-            V = self._backs(rows).double() * scale[rows, None, None]
+            if self._positions == 1:
+                U, B = self._whole.pop(0)
+            else:
+                U, B = self._units(rows, self._scales[rows])[0].nan_to_num_(0.0, 0.0, 0.0), self._backs(rows).double()
+            V = (B * scale[rows, None, None]).trunc_().nan_to_num_(0.0, 0.0, 0.0)
             count = len(V)
             if begun + count > _MOST_ROWS:
                 whole = total.long() if whole is None else whole + total.long()
                 total.zero_()
                 begun = 0
             begun += count
-            U, V = (v.nan_to_num_(0.0, 0.0, 0.0).reshape(-1, v.shape[2]) for v in (U, V.trunc_()))
-            total.addmm_(V.T, U)
+            total.addmm_(V.reshape(-1, self._p).T, U.reshape(-1, self._q))
         whole = total.long() if whole is None else whole + total.long()
         if not self._offset:
             return [whole.reshape(self._shape)]

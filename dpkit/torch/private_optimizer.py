@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.torch.exact_sums import Lattice
 
@@ -109,16 +111,14 @@ class PrivateSteps:
         """One noisy step along a sum, given in int64 for every parameter."""
         import torch
 
-        size = sum(p.numel() for p in self._parameters)
-        for p, total in zip(self._parameters, totals, strict=True):
-            whole = total.cpu().numpy().reshape(-1)
-            p.grad = torch.empty_like(p)
-            flat = p.grad.view(-1)
-            for start in range(0, whole.size, _BLOCK):  # so that a block's numbers stay in a cache
-                some = slice(start, start + _BLOCK)
-                noisy = self._mechanism.release_part(self._on.values(whole[some]), of=size)
-                flat[some] = torch.from_numpy(noisy).to(p)
-            p.grad.div_(self._batch)
+        whole = np.concatenate([total.cpu().numpy().reshape(-1) for total in totals])
+        noisy = torch.empty(whole.size, dtype=max((p.dtype for p in self._parameters), key=lambda kind: kind.itemsize))
+        for start in range(0, whole.size, _BLOCK):  # so that a block's numbers stay in a cache
+            some = slice(start, start + _BLOCK)
+            found = self._mechanism.release_part(self._on.values(whole[some]), of=whole.size)
+            noisy[some] = torch.from_numpy(found)
+        for p, gradient in zip(self._parameters, noisy.split([p.numel() for p in self._parameters]), strict=True):
+            p.grad = gradient.to(p).reshape(p.shape).div_(self._batch)
         self._inner.step()
         self._inner.zero_grad()
         if self._schedule is not None:
