@@ -71,7 +71,7 @@ def frozen():
 def case(name):
     torch.manual_seed(0)
     vectors, images, words = torch.randn(12, 6), torch.randn(12, 3, 6, 6), torch.randint(0, 30, (12, 5))
-    sequences = torch.randn(12, 4, 12)
+    sequences = torch.randn(12, 2, 12)
     Linear, Conv = nn.Linear, nn.Conv2d
     return {
         "linear": (own(lambda self, x: self.b(torch.relu(self.a(x))), a=Linear(6, 9), b=Linear(9, 5)), vectors,
@@ -79,9 +79,9 @@ def case(name):
         "root": (Linear(6, 5), vectors, "by layer rules for Linear"),
         "attention": (own(attention, norm=nn.LayerNorm(12), qkv=Linear(12, 36), out=Linear(12, 12, bias=False),
                           up=Linear(12, 48), down=Linear(48, 12), head=Linear(12, 5)), sequences,
-                      "by layer rules for down, head, out, qkv, up; row by row for norm (LayerNorm)"),
-        "tokens": (own(tokens, table=nn.Embedding(30, 8, padding_idx=0), conv=nn.Conv1d(8, 9, 3, stride=2, padding=1),
-                       group=nn.GroupNorm(3, 9), twice=Linear(9, 9), head=Linear(9, 5)), words,
+                      "by layer rules for down, head, qkv, up; row by row for norm (LayerNorm), out (small)"),
+        "tokens": (own(tokens, table=nn.Embedding(30, 8, padding_idx=0), conv=nn.Conv1d(8, 64, 3, stride=2, padding=1),
+                       group=nn.GroupNorm(8, 64), twice=Linear(64, 64), head=Linear(64, 5)), words,
                    "by layer rules for conv, head, table, twice; row by row for group (GroupNorm)"),
         "images": (own(lambda self, x: self.head(self.conv(x).mean(dim=(2, 3))),
                        conv=Conv(3, 40, 3, stride=2, padding=1, dilation=2), head=Linear(40, 5)), images,
@@ -152,14 +152,14 @@ def test_a_module_that_calls_its_layers_otherwise_every_time_is_stopped():
     class Alternating(nn.Module):
         def __init__(self):
             super().__init__()
-            self.a, self.calls = nn.Linear(6, 6), 0
+            self.a, self.calls = nn.Linear(40, 40), 0
 
         def forward(self, x):
             self.calls += 1
             return self.a(self.a(x)) if self.calls % 2 else self.a(x)
 
     with pytest.raises(RuntimeError, match="calls its layers in another way"):
-        RowSums(Alternating(), cross_entropy, 1.0).sums(torch.randn(2, 6), torch.arange(2))
+        RowSums(Alternating(), cross_entropy, 1.0).sums(torch.randn(2, 40), torch.arange(2))
 
 
 def test_a_class_that_is_made_of_a_layer_has_no_rule():
