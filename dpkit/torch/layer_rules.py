@@ -2,7 +2,7 @@
 
 Of a layer's weights a row's gradient is BᵀA: A what the layer takes, B the derivatives of this row's loss by what it
 gives. So it is not needed, nor a copy of the weights for every row: :mod:`dpkit.torch.exact_sums` has lengths and sums
-from A and B, which are to be had for any module. It is run on one row at a time under ``torch.func.vmap``, as without
+from A and B, which any module gives. It is run on one row at a time under ``torch.func.vmap``, as without
 rules; a hook at each layer keeps A, and adds to what the layer gives a zero of this row's own, by which the loss is
 differentiated: that is B. The gradients by all other parameters (norms, small layers, a module's own) are taken row by
 row in the same pass.
