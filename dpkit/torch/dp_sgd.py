@@ -20,15 +20,17 @@ as the beginning of all: a ledger that is still empty then follows the rule of t
 and ends where it ends. Whenever the run stops, and whatever that looked at, what was done is dominated by all epochs.
 Opacus itself only knows add_remove: its history says what was done, not what a swap costs.
 
-Noise and sums are exact (:mod:`.private_optimizer`; for lists of linear layers and activations :mod:`.linear_layers`).
+Noise and sums are exact (:mod:`.exact_sums`, :mod:`.private_optimizer`), whichever of three ways gradients take: a rule
+for each layer that has one (:mod:`.layer_rules`), the gradient of every row for the rest, and for lists of linear
+layers and activations a plain pass over the batch (:mod:`.linear_layers`).
 One thing is not: torch may compute a row's gradient with other last digits if the batch has another size, since it
 picks its kernels by that. The claim is for gradients that do not.
 
 Released are the parameters and nothing else: they are copied into a fresh copy of the module after each epoch, and
 what the module itself stored while it saw rows (buffers, attributes, gradients) is thrown away.
 
-Cost per step: batch gradients, of ``rows_at_once`` at a time, or for linear layers one product; noise for every
-parameter.
+Cost per step: a pass forward and one back, some products of matrices, and noise for every parameter (30 to 50 ns each,
+which is most of a step where the parameters are many).
 """
 
 from __future__ import annotations
@@ -171,8 +173,10 @@ def dp_sgd(
     OptimizeResult
         See :func:`dpkit.training.result.outcome`: ``x`` are the trainable parameters as one float64 vector (θ for a
         GLM), ``cost`` what was charged, ``nfev`` the expected number of gradients, which is public. Also ``module``
-        (trained), ``epsilon`` (of the cost at the budget's δ), ``noise_multiplier`` (z) and ``history``, that of
-        Opacus's accountant: the steps that were taken, if on Poisson samples. A ``KeyboardInterrupt``, or a ledger that
+        (trained), ``epsilon`` (of the cost at the budget's δ), ``noise_multiplier`` (z), ``history``, that of
+        Opacus's accountant: the steps that were taken, if on Poisson samples, and ``path``: which layers had a rule,
+        and why others had none, by the module and the shapes of rows alone. ``clipped`` starts anew where a checkpoint
+        goes on. A ``KeyboardInterrupt``, or a ledger that
         refuses a later epoch, ends the run: what was trained is returned, with ``success=False``. Without rows ``x`` is
         the start, at no cost.
 

@@ -2,10 +2,10 @@
 
 Of a layer's weights a row's gradient is BᵀA: A what the layer takes, B the derivatives of this row's loss by what it
 gives. So it is not needed, nor a copy of the weights for every row: :mod:`dpkit.torch.exact_sums` has lengths and sums
-from A and B, which any module gives. It is run on one row at a time under ``torch.func.vmap``, as without
-rules; a hook at each layer keeps A, and adds to what the layer gives a zero of this row's own, by which the loss is
-differentiated: that is B. The gradients by all other parameters (norms, small layers, a module's own) are taken row by
-row in the same pass.
+from A and B, which any module gives. It is run on one row at a time under ``torch.func.vmap``, as without rules; a hook
+at each layer keeps A, and adds to what the layer gives a zero of this row's own, by which the loss is differentiated:
+that is B. The gradients by all other parameters (norms, small layers, a module's own) are taken row by row in the same
+pass.
 
 Privacy. A row's A, B and gradients are functions of the parameters and of this row alone, by construction: under
 ``vmap`` the module is never given more than one row, so that what mixes rows has nothing to mix, whatever it is made
@@ -13,8 +13,9 @@ of. Nothing rests on a list of harmless operations, or on reading a module's gra
 into buffers or cannot be run in this way is refused before anything is charged.
 
 A layer has a rule if it is torch's own ``Linear``, ``Conv1d``, ``Conv2d`` or ``Embedding`` (not a class made of it),
-its parameters are trained, belong to it alone and are used in its own call alone, and if T·(p + q) numbers, for its T
-positions, are fewer than the p·q of the gradient itself. A layer may be called more than once: that is more positions.
+its parameters are trained, belong to it alone and are used in its own call alone, and if its p·q weights are more than
+T·(p + q), what A and B have over its T positions, and for T > 1 more than four times as many: below that a row's
+gradient takes less time than its length does without it. A layer may be called more than once: that is more positions.
 
 Cost: a forward and a backward pass without any gradient by weights, then n·T²·(p + q) for lengths and n·T·p·q for sums;
 memory for A and B.
