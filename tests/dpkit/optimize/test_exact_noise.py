@@ -196,3 +196,21 @@ def test_a_poisson_sample_is_no_likelier_than_its_price():
         below = math.floor(rate * 2.0**53) - 2 + len(poisson_sample(Grid(), 5, rate))
         assert Fraction(below, 2**53) <= Fraction(rate) < Fraction(below + 1, 2**53)
     assert len(poisson_sample(np.random.default_rng(0), 100, 1.0)) == 100
+
+
+def test_parts_of_an_array_get_the_noise_of_the_whole():
+    size = 4000
+    whole = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, rng=np.random.default_rng(0))
+    parts = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, rng=np.random.default_rng(0))
+    found = [parts.release_part(part, of=size) for part in np.zeros((4, size // 4))]
+    assert np.array_equal(np.concatenate(found), whole.release(np.zeros(size)))
+    # on the lattice of the whole, whose step and scale allow for the rounding of all its entries
+    exact = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0)
+    granularity, _ = exact._lattice(size)
+    assert granularity < exact._lattice(10)[0]
+    part = exact.release_part(np.zeros(1000), of=size)
+    assert not np.remainder(part, granularity).any()
+    assert np.remainder(part, 2 * granularity).any()
+    bounded = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, norm_bound=1.0)
+    with pytest.raises(ValueError, match="does not see the whole"):
+        bounded.release_part(np.zeros(2), of=4)
