@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from accounting import Budget
+from benchmarks.speed import networks
 from benchmarks.table import Row
 
 POISSON = Budget(4.0, 1e-6, adjacency="add_remove")
@@ -93,5 +94,5 @@ def estimators() -> list[Row]:
 def rows() -> list[Row]:
     found = estimators() if find_spec("sklearn") else []
     if find_spec("opacus"):
-        found += training((64, 64, 10), 1797, 64, 5) + training((20, 256, 256, 2), 5000, 256, 1)
+        found += training((64, 64, 10), 1797, 64, 5) + training((20, 256, 256, 2), 5000, 256, 1) + networks.rows()
     return found

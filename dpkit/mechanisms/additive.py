@@ -146,17 +146,39 @@ class _Additive:
         if isinstance(given, float) and self.exact and self.norm_bound is None:
             return np.asarray(self._release_number(given))
         x = within_norm(real_array("value", value), self._law.norm, self.norm_bound, self.clip)
-        if self.exact:
-            granularity, scale = self._lattice(x.size)
-            steps = to_lattice(x, granularity)
-            rng = self._charged()
-            out = from_lattice(steps + self._law.rounded(scale, steps.shape, rng=rng), granularity)
-        else:
-            out = np.asarray(
-                x + self.noise_multiplier * self.sensitivity * self._law.floating(self._charged(), x.shape)
-            )
+        out = self._noisy(x, x.size, self._charged)
         labelled: NDArray[np.float64] = _labelled(out, value)  # to a caller, as good as an array
         return labelled
+
+    def release_part(self, value: NDArray[np.float64], *, of: int) -> NDArray[np.float64]:
+        """A part of an array of ``of`` entries plus its noise, for arrays of which copies would take too much memory.
+
+        The parts of an array, each of them once, are one release, at one cost, which the caller records: a mechanism
+        with a ledger or a ``norm_bound`` refuses, for it does not see the whole.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpkit.mechanisms import GaussianMechanism
+        >>> mechanism = GaussianMechanism(noise_multiplier=2.0, sensitivity=1.0)
+        >>> np.concatenate([mechanism.release_part(part, of=6) for part in np.zeros((3, 2))]).shape
+        (6,)
+        """
+        if self._ledger is not None or self.norm_bound is not None:
+            raise ValueError(
+                "release_part needs a mechanism without ledger and norm_bound, as it does not see the whole"
+            )
+        return self._noisy(real_array("value", value), of, lambda: randomness.resolve(self._rng))
+
+    def _noisy(
+        self, x: NDArray[np.float64], size: int, source: Callable[[], np.random.Generator]
+    ) -> NDArray[np.float64]:
+        """``x``, of an array of ``size`` entries, plus noise; the source is asked for once nothing can be refused."""
+        if self.exact:
+            granularity, scale = self._lattice(size)
+            steps = to_lattice(x, granularity)
+            return from_lattice(steps + self._law.rounded(scale, steps.shape, rng=source()), granularity)
+        return np.asarray(x + self.noise_multiplier * self.sensitivity * self._law.floating(source(), x.shape))
 
     def _release_number(self, value: float) -> float:
         """The exact route for one number, a third of the time of an array: counts and scalars are released often."""

@@ -20,27 +20,31 @@ as the beginning of all: a ledger that is still empty then follows the rule of t
 and ends where it ends. Whenever the run stops, and whatever that looked at, what was done is dominated by all epochs.
 Opacus itself only knows add_remove: its history says what was done, not what a swap costs.
 
-Noise and sums are exact (:mod:`.private_optimizer`; for lists of linear layers and activations :mod:`.linear_layers`).
+Noise and sums are exact (:mod:`.exact_sums`, :mod:`.private_optimizer`), whichever of three ways gradients take: a rule
+for each layer that has one (:mod:`.layer_rules`), the gradient of every row for the rest, and for lists of linear
+layers and activations a plain pass over the batch (:mod:`.linear_layers`).
 One thing is not: torch may compute a row's gradient with other last digits if the batch has another size, since it
 picks its kernels by that. The claim is for gradients that do not.
 
 Released are the parameters and nothing else: they are copied into a fresh copy of the module after each epoch, and
 what the module itself stored while it saw rows (buffers, attributes, gradients) is thrown away.
 
-Cost per step: batch gradients, of ``rows_at_once`` at a time, or for linear layers one product; noise for every
-parameter.
+Cost per step: a pass forward and one back, some products of matrices, and noise for every parameter (30 to 50 ns each,
+which is most of a step where the parameters are many).
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from accounting import (
     Budget,
@@ -53,17 +57,17 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.models.losses import GLM
-from dpkit.torch.private_optimizer import private_optimizer
+from dpkit.torch.checkpoint import Kept
+from dpkit.torch.private_optimizer import PrivateSteps
 from dpkit.torch.problem import (
-    Problem,
     Released,
     linear_problem,
     module_problem,
-    person_means,
     torch_optimizer,
 )
+from dpkit.torch.unit_sums import UnitSums
 from dpkit.training.batches import Batches, Sampling, checked_batches
-from dpkit.training.groups import Groups, checked_groups
+from dpkit.training.groups import checked_groups
 from dpkit.training.result import NOTHING, outcome
 from dpkit.training.rows import checked_budget, public_count
 from dpkit.training.whole_rows import check_rows
@@ -92,10 +96,13 @@ def dp_sgd(
     max_batch: int | None = None,
     learning_rate: float = 0.1,
     optimizer: Callable[[list[Any]], torch.optim.Optimizer] | None = None,
+    schedule: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler] | None = None,
     rows_at_once: int = 256,
     public_rows: int | None = None,
     groups: ArrayLike | None = None,
     callback: Callable[[OptimizeResult], object] | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
 ) -> OptimizeResult:
@@ -134,8 +141,11 @@ def dp_sgd(
         Of plain SGD, if there is no ``optimizer``.
     optimizer : callable, optional
         The list of trainable parameters → a torch optimizer of all of them.
+    schedule : callable, optional
+        That optimizer → a scheduler of ``torch.optim.lr_scheduler``, which moves on after every step.
     rows_at_once : int
-        How many rows' gradients are held in memory together.
+        How many rows are run together: a batch is taken in parts of so many, of which the exact sums are added, so it
+        may be as large as it likes.
     public_rows : int, optional
         n; by default the number of rows. Required under add_remove.
     groups : (n,) array_like of int or str, optional
@@ -144,6 +154,12 @@ def dp_sgd(
     callback : callable, optional
         Called after each epoch with an ``OptimizeResult`` of ``epoch``, ``nit``, ``epsilon`` (spent so far), ``x`` and
         ``module``, all of them covered by the cost.
+    progress : callable, optional
+        Called after each step with the number of steps taken, and of all.
+    checkpoint : path, optional
+        A file that holds the run after each epoch. The same call goes on from it after a crash, at no further cost; the
+        epoch that was under way is taken again, with fresh samples and noise, as nobody has seen it
+        (:mod:`dpkit.torch.checkpoint`). Needs a ``ledger``, which is charged with all epochs at once.
     rng : numpy.random.Generator, optional
         None draws samples and noise from the secure source, the noise on a lattice; a seeded generator gives a
         simulation.
@@ -157,8 +173,10 @@ def dp_sgd(
     OptimizeResult
         See :func:`dpkit.training.result.outcome`: ``x`` are the trainable parameters as one float64 vector (θ for a
         GLM), ``cost`` what was charged, ``nfev`` the expected number of gradients, which is public. Also ``module``
-        (trained), ``epsilon`` (of the cost at the budget's δ), ``noise_multiplier`` (z) and ``history``, that of
-        Opacus's accountant: the steps that were taken, if on Poisson samples. A ``KeyboardInterrupt``, or a ledger that
+        (trained), ``epsilon`` (of the cost at the budget's δ), ``noise_multiplier`` (z), ``history``, that of
+        Opacus's accountant: the steps that were taken, if on Poisson samples, and ``path``: which layers had a rule,
+        and why others had none, by the module and the shapes of rows alone. ``clipped`` starts anew where a checkpoint
+        goes on. A ``KeyboardInterrupt``, or a ledger that
         refuses a later epoch, ends the run: what was trained is returned, with ``success=False``. Without rows ``x`` is
         the start, at no cost.
 
@@ -222,7 +240,13 @@ def dp_sgd(
     source = randomness.resolve(rng)
     released = Released(problem)
     if n == 0:
-        nothing = {"module": released.module, "epsilon": 0.0, "noise_multiplier": math.inf, "history": []}
+        nothing = {
+            "module": released.module,
+            "epsilon": 0.0,
+            "noise_multiplier": math.inf,
+            "history": [],
+            "path": "no gradient was taken",
+        }
         message = "no rows: the start is returned"
         return outcome(released.update(), NOTHING, nit=0, nfev=0, message=message, clipped=0, **nothing)
     if expected > n:
@@ -236,18 +260,29 @@ def dp_sgd(
 
     z = _noise_multiplier(last * steps, batches, budget)
     mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
-    layers = problem.layers if people is None else None
     rate = expected / n if sampling == "poisson" else None
-    private, history = private_optimizer(inner, problem.parameters, mechanism, batch=expected, rate=rate, layers=layers)
+    sums = UnitSums(problem, people, held)
+    private = PrivateSteps(inner, problem.parameters, mechanism, sums.on, batch=expected, rate=rate, schedule=schedule)
+    kept = None
+    if checkpoint is not None:
+        described = {
+            "units": units, "rows": n, "parameters": len(released.values()), "clip": problem.clip, "epochs": last,
+            "batch": expected, "sampling": sampling, "max_batch": max_batch, "adjacency": budget.adjacency,
+            "noise_multiplier": z,
+        }  # fmt: skip
+        kept = Kept(
+            Path(checkpoint), described, private, released, source, cost=epochs_of(last), ledger=ledger,
+            label=f"DP-SGD, {last} epochs, {batches.said}",
+        )  # fmt: skip
 
-    begun, taken, success = 0, 0, True
+    begun, success = 0, True
     message = f"{last} epochs of {steps} steps on {batches.said} of {expected} rows in the mean"
     try:
-        for epoch in range(1, last + 1):
+        for epoch in range(1 if kept is None else kept.epochs + 1, last + 1):
             begun = epoch
             try:
                 row = None
-                if ledger is not None:
+                if ledger is not None and kept is None:
                     row = ledger.spend(
                         epochs_of(1),
                         label=f"DP-SGD, epoch {epoch} of {last}, {batches.said}",
@@ -259,27 +294,36 @@ def dp_sgd(
                     raise
                 begun, success, message = epoch - 1, False, f"stopped after epoch {epoch - 1}: {refusal}"
                 break
-            with _settled(ledger, row):
+            with _settled(ledger, row) if kept is None else kept.epoch():
                 for chosen in batches.epoch(source, units):
-                    _step(private, problem, people, chosen, held)
-                    taken += 1
+                    private.step(sums.over(chosen))
+                    if progress is not None:
+                        progress(private.taken, last * steps)
             if callback is not None:
-                x, spent = released.update(), _epsilon(epochs_of(epoch), budget)
+                x = released.update() if kept is None else kept.x
+                spent = _epsilon(epochs_of(epoch), budget)
                 callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
     except KeyboardInterrupt:
         success, message = False, f"interrupted in or after epoch {begun} of {last}: what was trained is kept"
-    cost = epochs_of(begun)
+        if kept is not None:
+            message += f" up to epoch {kept.epochs}, and the same call goes on from {checkpoint}"
+    finally:
+        if kept is not None:
+            kept.close()
+    cost = epochs_of(begun if kept is None else last)
+    taken = private.taken if kept is None else kept.epochs * steps
     result = outcome(
-        released.update(),
+        released.update() if kept is None else kept.x,
         cost,
         nit=taken,
         nfev=taken * expected,
         message=message,
-        clipped=private.clipped,
+        clipped=sums.clipped,
         module=released.module,
         epsilon=_epsilon(cost, budget),
         noise_multiplier=z,
-        history=history,
+        history=private.history,
+        path=sums.path,
     )
     result.success = success
     return result
@@ -309,27 +353,3 @@ def _settled(ledger: Ledger | None, row: Row | None) -> Iterator[None]:
     finally:
         if ledger is not None and row is not None:
             ledger.commit(row, outcome)
-
-
-def _step(private: Any, problem: Problem, people: Groups | None, chosen: NDArray[np.intp], held: int) -> None:
-    """One batch, some of its rows (or people) at a time, and one noisy step."""
-    parts = [chosen[i : i + held] for i in range(0, chosen.size, held)] or [chosen]
-    if people is not None:
-        parts = people.parts(chosen, held) or [chosen]
-    for number, part in enumerate(parts, start=1):
-        if people is None and problem.layers is not None:
-            layers = problem.layers
-            private.take(*layers.sums(*problem.rows.at(part)) if part.size else (layers.nothing(), 0))
-        else:
-            if part.size and people is not None:
-                found = person_means(problem, people, part)
-            elif part.size:
-                found = problem.gradients(*problem.rows.at(part))
-            else:
-                found = [p.new_zeros((0, *p.shape)) for p in problem.parameters]
-            for p, gradient in zip(problem.parameters, found, strict=True):
-                p.grad_sample = gradient
-        # all but the last part are added up, without noise
-        private.signal_skip_step(do_skip=number < len(parts))
-        private.step()
-        private.zero_grad()

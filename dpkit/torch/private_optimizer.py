@@ -1,4 +1,4 @@
-"""Per-row gradients of a torch module, and an Opacus optimizer that clips and noises them from our own source.
+"""Per-row gradients of a torch module, and noisy steps of a torch optimizer.
 
 Both import torch when they are called. What a privacy proof needs holds by construction:
 
@@ -6,37 +6,28 @@ Both import torch when they are called. What a privacy proof needs holds by cons
   a function of the parameters and of this row, whatever the module is. What mixes rows (batch statistics) has nothing
   to mix, and what draws random numbers is refused: a row more in a batch would shift the numbers that all later rows
   get, so that under a seed that anybody knows one row would change every other row's gradient.
-* :func:`private_optimizer` is Opacus's ``DPOptimizer`` with two steps replaced. Lengths and factors are taken in
-  float64, the former rounded up, and a row whose gradient is not finite counts as zero. A clipped gradient is rounded
-  to whole multiples of a power of two, about C/2²⁶, and cut so much shorter before (by √P/2 of them for P parameters)
-  that its length is at most C as a real number. Sums of up to 2²⁶ of them are exact in float64, being below 2⁵³ of
-  these, in whichever order and parts they are taken. The noise comes from a
-  :class:`~dpkit.mechanisms.GaussianMechanism`, on a lattice if its source is the secure one; what is released is cast
-  to the parameters' type after that.
+* :class:`PrivateSteps` gets sums that are exact (:mod:`dpkit.torch.exact_sums`). The noise comes from a
+  :class:`~dpkit.mechanisms.GaussianMechanism` on the host, on a lattice if its source is the secure one; what is
+  released is cast to the parameters' type, and moved to their device, after that.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpkit.clipping import grown
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.torch.linear_layers import LinearLayers
-from dpkit.training.whole_rows import WHOLE_BITS, grid
+from dpkit.torch.exact_sums import Lattice
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["clipped_sums", "private_optimizer", "row_gradients"]
+__all__ = ["PrivateSteps", "row_gradients"]
 
-# added to lengths: squares of entries that are smaller underflow
-_TINY = 1e-150
-# numbers that are held in float64 at once: small enough to stay in a cache
-_BLOCK = 1 << 18
+# numbers that get their noise together
+_BLOCK = 1 << 15
 
 
 def row_gradients(
@@ -67,20 +58,8 @@ def row_gradients(
     return gradients
 
 
-def private_optimizer(
-    inner: torch.optim.Optimizer,
-    parameters: Sequence[torch.nn.Parameter],
-    mechanism: GaussianMechanism,
-    *,
-    batch: int,
-    rate: float | None,
-    layers: LinearLayers | None = None,
-) -> tuple[Any, list[tuple[float, float, int]]]:
-    """Opacus's optimizer around ``inner``: ``p.grad_sample`` → clip → sum → noise → divide by ``batch`` → step.
-
-    With ``layers`` it must be given sums of theirs, by ``take``, before each step.
-
-    Returns it with the history of an Opacus accountant that sees every step; the optimizer's ``clipped`` counts rows.
+class PrivateSteps:
+    """Steps of ``inner`` along sums of clipped gradients plus noise, divided by ``batch``.
 
     Parameters
     ----------
@@ -90,96 +69,76 @@ def private_optimizer(
         Everything that ``inner`` changes.
     mechanism : GaussianMechanism
         Its sensitivity is the clip norm, over all parameters together.
+    on : Lattice
+        Of the sums.
     batch : int
         The public, expected number of rows.
+    schedule : callable, optional
+        The optimizer → a scheduler of its learning rate, which moves on after every step.
     rate : float
-        The sampling probability, which the accountant notes; None leaves its history empty, for it knows no other way.
+        The sampling probability, which Opacus's accountant notes; None leaves its history empty, for it knows no other
+        way.
     """
-    import torch
-    from opacus.accountants import RDPAccountant
-    from opacus.optimizers import DPOptimizer
 
-    class PrivateOptimizer(DPOptimizer):  # type: ignore[misc]
-        clipped = 0
-        _taken: tuple[list[torch.Tensor], int] | None = None
+    def __init__(
+        self,
+        inner: torch.optim.Optimizer,
+        parameters: Sequence[torch.nn.Parameter],
+        mechanism: GaussianMechanism,
+        on: Lattice,
+        *,
+        batch: int,
+        rate: float | None,
+        schedule: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler] | None = None,
+    ) -> None:
+        from opacus.accountants import RDPAccountant
 
-        @property
-        def params(self) -> list[torch.nn.Parameter]:
-            return list(parameters)
+        self._inner, self._parameters, self._mechanism, self._on = inner, list(parameters), mechanism, on
+        self._batch, self._rate = batch, rate
+        self._accountant = RDPAccountant()
+        self._schedule = None if schedule is None else schedule(inner)
+        if self._schedule is not None and not callable(getattr(self._schedule, "state_dict", None)):
+            raise TypeError(f"schedule must return a torch.optim.lr_scheduler, got {self._schedule!r}")
+        self.taken = 0
 
-        def take(self, totals: list[torch.Tensor], count: int) -> None:
-            """Sums of ``layers`` in the place of rows' gradients."""
-            self._taken = totals, count
-            for p in parameters:
-                p.grad_sample = p.new_zeros((0, *p.shape))  # Opacus asks whether they are there
+    @property
+    def history(self) -> list[tuple[float, float, int]]:
+        """That of an Opacus accountant, which saw every step."""
+        found: list[tuple[float, float, int]] = self._accountant.history
+        return found
 
-        def clip_and_accumulate(self) -> None:
-            if self._taken is None:
-                found = clipped_sums([p.grad_sample.detach() for p in parameters], mechanism.sensitivity)
-            else:
-                found, self._taken = self._taken, None
-            totals, count = found
-            self.clipped += count
-            for p, total in zip(parameters, totals, strict=True):
-                p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
+    def step(self, totals: Sequence[torch.Tensor]) -> None:
+        """One noisy step along a sum, given in int64 for every parameter."""
+        import torch
 
-        def add_noise(self) -> None:
-            total = np.concatenate([p.summed_grad.cpu().numpy().ravel() for p in parameters])
-            unit = grid(mechanism.sensitivity, WHOLE_BITS)[0]
-            noisy = mechanism.release(total * unit if layers is None else layers.rounded(total))
-            start = 0
-            for p in parameters:
-                p.grad = torch.from_numpy(noisy[start : start + p.numel()]).to(p).reshape(p.shape)
-                start += p.numel()
+        whole = np.concatenate([total.cpu().numpy().reshape(-1) for total in totals])
+        noisy = torch.empty(whole.size, dtype=max((p.dtype for p in self._parameters), key=lambda kind: kind.itemsize))
+        for start in range(0, whole.size, _BLOCK):  # so that a block's numbers stay in a cache
+            some = slice(start, start + _BLOCK)
+            found = self._mechanism.release_part(self._on.values(whole[some]), of=whole.size)
+            noisy[some] = torch.from_numpy(found)
+        for p, gradient in zip(self._parameters, noisy.split([p.numel() for p in self._parameters]), strict=True):
+            p.grad = gradient.to(p).reshape(p.shape).div_(self._batch)
+        self._inner.step()
+        self._inner.zero_grad()
+        if self._schedule is not None:
+            self._schedule.step()
+        self.taken += 1
+        if self._rate is not None:
+            self._accountant.step(noise_multiplier=self._mechanism.noise_multiplier, sample_rate=self._rate)
 
-    private = PrivateOptimizer(
-        inner,
-        noise_multiplier=mechanism.noise_multiplier,
-        max_grad_norm=mechanism.sensitivity,
-        expected_batch_size=batch,
-    )
-    accountant = RDPAccountant()
-    if rate is not None:
-        private.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=rate))
-    return private, accountant.history
+    def state(self) -> dict[str, Any]:
+        """What :meth:`resume` needs: no row has a part in it but by what was released."""
+        schedule = None if self._schedule is None else self._schedule.state_dict()
+        return {"optimizer": self._inner.state_dict(), "schedule": schedule, "taken": self.taken}
 
-
-def clipped_sums(gradients: Sequence[torch.Tensor], clip: float) -> tuple[list[torch.Tensor], int]:
-    """Σ_i of the rows' gradients, each cut to length ``clip`` over all parameters, and how many were longer.
-
-    Parameters
-    ----------
-    gradients : sequence of Tensor
-        (rows, *shape) for every parameter.
-    clip : float
-
-    Returns
-    -------
-    totals : list of Tensor
-        Of each parameter's shape, in float64: whole numbers of the unit ``grid(clip, WHOLE_BITS)[0]``, exact.
-    count : int
-    """
-    import torch
-
-    shapes = [g.shape[1:] for g in gradients]
-    flat = [g.reshape(len(g), s.numel()) for g, s in zip(gradients, shapes, strict=True)]
-    sizes = [s.numel() for s in shapes]
-    count, size, rows = 0, sum(sizes), len(flat[0])
-    unit, most = grid(clip, WHOLE_BITS)
-    most -= math.sqrt(size) / 2.0  # rounding to whole numbers makes a vector at most this much longer
-    total = flat[0].new_zeros(size, dtype=torch.float64)
-    # some rows at a time, each lot in the place of the one before it: a copy of all would not fit a cache
-    held = min(rows, max(1, _BLOCK // size))
-    lot = total.new_empty((held, size))
-    for start in range(0, rows, max(held, 1)):
-        part = lot[: min(held, rows - start)]
-        for into, gradient in zip(part.split(sizes, dim=1), flat, strict=True):
-            into.copy_(gradient[start : start + len(part)])
-        lengths = grown(torch.linalg.vector_norm(part, dim=1) + _TINY, size)
-        count += int((~(lengths <= clip)).sum())
-        finite = torch.isfinite(lengths)
-        if not finite.all():
-            part, lengths = part[finite], lengths[finite]
-        factors = (most / lengths).clamp_(max=1.0 / unit)
-        total += part.mul_(factors[:, None]).round_().sum(dim=0)
-    return [t.reshape(s) for t, s in zip(total.split(sizes), shapes, strict=True)], count
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on where another object was."""
+        if (state["schedule"] is None) != (self._schedule is None):
+            raise ValueError("schedule must be given just where the run had one")
+        self._inner.load_state_dict(state["optimizer"])
+        if self._schedule is not None:
+            self._schedule.load_state_dict(state["schedule"])
+        self.taken = state["taken"]
+        if self._rate is not None and self.taken:
+            self._accountant.history = [(self._mechanism.noise_multiplier, self._rate, self.taken)]

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from accounting.checks import positive
 from dpkit.models.losses import GLM
-from dpkit.torch.linear_layers import LinearLayers, linear_layers
+from dpkit.torch.layer_rules import RowSums
+from dpkit.torch.linear_layers import linear_layers
 from dpkit.torch.private_optimizer import row_gradients
-from dpkit.training.groups import Groups
+from dpkit.torch.unit_sums import BatchSums, WholeGradients
 from dpkit.training.rows import checked_data, clip_of
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Problem", "Released", "linear_problem", "module_problem", "person_means", "torch_optimizer"]
+__all__ = ["Problem", "Released", "linear_problem", "module_problem", "torch_optimizer"]
 
 
 class Problem(NamedTuple):
@@ -30,14 +31,16 @@ class Problem(NamedTuple):
     gradients: Callable[[Any, Any], list[Any]]  # (X, y) of some rows → (rows, *shape) for each parameter
     clip: float
     rows: Arrays | Items
-    layers: LinearLayers | None = None  # sums without single gradients, if the module is made of linear layers
+    batch_sums: BatchSums
 
     def try_one_row(self) -> None:
         """One row's gradient, so that a module that cannot be run row by row is refused before anything is charged."""
         if not len(self.rows):
             return
         try:
-            self.gradients(*self.rows.at(np.zeros(1, dtype=np.intp)))
+            row = self.rows.at(np.zeros(1, dtype=np.intp))
+            self.gradients(*row)
+            self.batch_sums.sums(*row)
         except Exception as error:
             if "randomness error mode" in str(error):  # torch.func.vmap's words
                 raise ValueError(
@@ -69,7 +72,8 @@ def linear_problem(objective: GLM, X: Any, y: Any) -> Problem:
             slopes = objective.slope((x * layer.weight.detach().numpy()[0]).sum(axis=1), y.numpy())
             return [torch.from_numpy(slopes[:, None] * x)[:, None, :]]
 
-    return Problem(layer, [layer.weight], gradients, C, Arrays(*map(torch.tensor, (rows, labels))))
+    sums = WholeGradients(gradients, C, "row by row, for a linear model")
+    return Problem(layer, [layer.weight], gradients, C, Arrays(*map(torch.tensor, (rows, labels))), sums)
 
 
 def module_problem(
@@ -89,6 +93,10 @@ def module_problem(
     errors = ModuleValidator.validate(model, strict=False)
     if errors:
         raise ValueError(f"model must be a module that Opacus admits, got: {'; '.join(map(str, errors))}")
+    devices = {p.device for p in model.parameters()}
+    if len(devices) > 1 or "mps" in {device.type for device in devices}:
+        found = sorted(map(str, devices))
+        raise ValueError(f"model must be on one device, and one that has float64, for sums to be exact, got {found}")
     module = copy.deepcopy(model)
     trainable = [p for p in module.parameters() if p.requires_grad]
     if not trainable or not all(p.is_floating_point() and torch.isfinite(p).all() for p in trainable):
@@ -105,8 +113,8 @@ def module_problem(
                 f"X and y must have the same number of rows, got shapes {tuple(rows.X.shape)} and {tuple(rows.y.shape)}"
             )
     vectors = isinstance(rows, Arrays) and rows.X.dim() == 2
-    layers = linear_layers(module, loss, C) if vectors else None
-    return Problem(module, trainable, row_gradients(module, loss), C, rows, layers)
+    sums = (linear_layers(module, loss, C) if vectors else None) or RowSums(module, loss, C)
+    return Problem(module, trainable, row_gradients(module, loss), C, rows, sums)
 
 
 def _tensor(name: str, value: Any, like: torch.nn.Parameter) -> torch.Tensor:
@@ -167,7 +175,21 @@ class Released:
         """Copy the parameters as they are now into the module; all of them as one vector."""
         for own, trained in zip(self._own, self._trained, strict=True):
             own.data.copy_(trained.data)
+        return self.values()
+
+    def values(self) -> NDArray[np.float64]:
+        """The parameters that were copied last, as one vector."""
         return np.concatenate([p.detach().double().cpu().numpy().ravel() for p in self._own])
+
+    def restore(self, x: NDArray[np.float64]) -> None:
+        """Give these parameters to the module, and to the one that is trained."""
+        import torch
+
+        start = 0
+        for own, trained in zip(self._own, self._trained, strict=True):
+            own.data.copy_(torch.from_numpy(x[start : start + own.numel()]).reshape(own.shape))
+            trained.data.copy_(own.data)
+            start += own.numel()
 
 
 def torch_optimizer(
@@ -191,19 +213,3 @@ def torch_optimizer(
     if isinstance(inner, torch.optim.LBFGS):
         raise ValueError("optimizer must take a step from one gradient, got torch.optim.LBFGS, which asks for more")
     return inner
-
-
-def person_means(problem: Problem, people: Groups, persons: NDArray[np.intp]) -> list[Any]:
-    """The mean gradients of some people's rows."""
-    import torch
-
-    rows, begins = people.rows(persons)
-    sizes = people.sizes[persons]
-    gradients = problem.gradients(*problem.rows.at(people.order[rows]))
-    whose = torch.from_numpy(np.repeat(np.arange(len(begins)), sizes)).to(gradients[0].device)
-    counts = torch.from_numpy(sizes).to(gradients[0])
-    means = []
-    for gradient in gradients:
-        total = gradient.new_zeros((len(begins), *gradient.shape[1:])).index_add_(0, whose, gradient)
-        means.append(total / counts.reshape(-1, *[1] * (total.dim() - 1)))
-    return means

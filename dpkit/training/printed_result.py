@@ -16,7 +16,8 @@ class PrivateResult(OptimizeResult):  # type: ignore[misc]
     def __repr__(self) -> str:
         x = np.asarray(self.x)
         size = f"{x.size:,} parameters of length {np.linalg.norm(x):.6g}"
-        return f"PrivateResult({size}; {self.message}; costs {self.cost!r})"
+        path = f"; gradients {self.path}" if "path" in self else ""
+        return f"PrivateResult({size}; {self.message}{path}; costs {self.cost!r})"
 
     __str__ = __repr__
 

@@ -75,7 +75,8 @@ def dp_ftrl(
     -------
     OptimizeResult
         See :func:`dpkit.training.result.outcome`: ``x`` is θ, or the trainable parameters as one vector, ``cost``
-        what was charged. Also ``epsilon``, ``noise_multiplier``, ``learning_rate`` and, for a torch module, ``module``.
+        what was charged. Also ``epsilon``, ``noise_multiplier``, ``learning_rate`` and, for a torch module, ``module``
+        and ``path`` (how gradients were summed, as in :func:`dpkit.optimize.dp_sgd`).
         A ``KeyboardInterrupt`` ends the run: what was released before it is returned, with ``success=False``, and with
         a ``checkpoint`` :meth:`DPFTRL.load` goes on from there.
 

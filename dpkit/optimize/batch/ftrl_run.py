@@ -534,7 +534,7 @@ class DPFTRL(Unrepeatable):
         more: dict[str, Any] = {}
         x = self.theta.copy()
         if isinstance(self._sums, ModuleSums):
-            more["module"] = self._sums.released(x)
+            more |= {"module": self._sums.released(x), "path": self._sums.path}
         found = outcome(
             x,
             self.cost,

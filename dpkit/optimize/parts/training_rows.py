@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Adjacency, Budget
 from accounting.checks import integer
 from dpkit.models.losses import GLM
-from dpkit.torch.private_optimizer import clipped_sums
-from dpkit.torch.problem import Problem, Released, module_problem, person_means
+from dpkit.torch.problem import Problem, Released, module_problem
+from dpkit.torch.unit_sums import UnitSums
 from dpkit.training.groups import Groups, GroupSums, checked_groups, gradient_sums
 from dpkit.training.rows import GradientSums, checked_data
-from dpkit.training.whole_rows import WHOLE_BITS, check_rows, grid
+from dpkit.training.whole_rows import check_rows
 
 if TYPE_CHECKING:
     import torch
@@ -46,11 +46,19 @@ class ModuleSums:
 
     def __init__(self, problem: Problem, people: Groups | None, held: int) -> None:
         check_rows(len(problem.rows))
-        self.problem, self.clip, self.clipped, self.nfev = problem, problem.clip, 0, 0
-        self._people, self._held = people, held
-        self.units = len(problem.rows) if people is None else len(people.sizes)
-        self._unit = grid(problem.clip, WHOLE_BITS)[0]
+        self.problem, self.clip, self.nfev = problem, problem.clip, 0
+        self._sums = UnitSums(problem, people, held)
+        self.units = self._sums.units
         self._released = Released(problem)
+
+    @property
+    def clipped(self) -> int:
+        return self._sums.clipped
+
+    @property
+    def path(self) -> str:
+        """How gradients are summed, in words."""
+        return self._sums.path
 
     @property
     def start(self) -> Vector:
@@ -77,27 +85,9 @@ class ModuleSums:
 
     def at(self, theta: Vector, rows: NDArray[np.intp], /) -> Vector:
         self.load(theta)
-        problem, people = self.problem, self._people
-        if people is None:
-            parts = [rows[i : i + self._held] for i in range(0, len(rows), self._held)]
-        else:
-            parts = people.parts(rows, self._held)
-        layers = problem.layers if people is None else None
-        total: NDArray[Any] = np.zeros(len(theta), dtype=np.float64 if layers is None else np.int64)
-        for part in parts:
-            if layers is not None:
-                sums, count = layers.sums(*problem.rows.at(part))
-            else:
-                sums, count = self._clipped(part)
-            total += np.concatenate([s.cpu().numpy().ravel() for s in sums])
-            self.clipped += count
-            self.nfev += len(part)
-        return np.asarray(total * self._unit) if layers is None else layers.rounded(total)
-
-    def _clipped(self, part: NDArray[np.intp]) -> tuple[list[torch.Tensor], int]:
-        problem, people = self.problem, self._people
-        found = problem.gradients(*problem.rows.at(part)) if people is None else person_means(problem, people, part)
-        return clipped_sums(found, self.clip)
+        self.nfev += len(rows)
+        totals = [total.cpu().numpy().ravel() for total in self._sums.over(rows)]
+        return np.concatenate([self._sums.on.values(total) for total in totals])
 
 
 def sums_of(

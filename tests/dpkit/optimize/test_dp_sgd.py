@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(find_spec("opacus") is None, reason="dp_sgd need
 
 nn = torch.nn
 source_of = importlib.import_module("dpkit.torch.dp_sgd")
-steps_of = importlib.import_module("dpkit.torch.private_optimizer")
+sums_of = importlib.import_module("dpkit.torch.exact_sums")
 
 BUDGET = Budget(2.0, 1e-5, adjacency="add_remove")
 # its gradient is −x, whatever θ is: the steps of a run are independent, alike releases of the sum of the rows
@@ -236,7 +236,7 @@ class Faulty(nn.Module):
 
 def test_an_interrupt_within_an_epoch_charges_the_epoch():
     ledger = Ledger(BUDGET)
-    fit = train(Faulty(KeyboardInterrupt(), 18), ledger=ledger)
+    fit = train(Faulty(KeyboardInterrupt(), 20), ledger=ledger)
     assert not fit.success
     assert 7 < fit.nit < 18
     assert [row.outcome for row in ledger.rows()] == ["released"] * len(ledger.rows())
@@ -269,9 +269,9 @@ def test_an_interrupt_at_any_line_of_the_run_loses_no_spend():
 
 def test_a_crash_leaves_the_epoch_spent_and_noted_as_failed():
     ledger = Ledger(BUDGET)
-    # one row is tried before the first epoch, then there is one call a step
+    # one row is tried twice and looked at before the first epoch, then there is one call a step
     with pytest.raises(RuntimeError, match="broken"):
-        train(Faulty(RuntimeError("broken"), 4), ledger=ledger, batch=40, epochs=9)
+        train(Faulty(RuntimeError("broken"), 6), ledger=ledger, batch=40, epochs=9)
     assert [row.outcome for row in ledger.rows()] == ["released", "released", "failed"]
 
 
@@ -305,7 +305,7 @@ def test_a_step_is_that_of_opacus_without_noise(block, monkeypatch):
     from opacus.grad_sample import GradSampleModule
     from opacus.optimizers import DPOptimizer
 
-    monkeypatch.setattr(steps_of, "_BLOCK", block)
+    monkeypatch.setattr(sums_of, "_BLOCK", block)
     X, y = rows(n=30)
     module = network()
     ours = one_step(module, X, y, clip=0.3, rows_at_once=7)
@@ -574,7 +574,7 @@ def test_the_audit_catches_half_the_noise(monkeypatch):
 
 
 def test_the_audit_catches_gradients_that_are_not_clipped(monkeypatch):
-    monkeypatch.setattr(steps_of, "grown", lambda length, dimension: length / 3.0)
+    monkeypatch.setattr(sums_of, "grown", lambda length, dimension: length / 3.0)
     bound, claim = audited(40, 0.6, slope=3.0)
     assert bound.contradicts(claim)
 

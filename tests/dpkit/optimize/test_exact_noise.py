@@ -136,21 +136,23 @@ def test_objective_perturbation_releases_a_lattice_that_is_coarser_than_the_solv
 def test_dp_sgd(exact):
     torch = pytest.importorskip("torch")
     pytest.importorskip("opacus")
-    from dpkit.torch.private_optimizer import private_optimizer
+    from dpkit.torch.exact_sums import Whole, clipped_totals, lattice
+    from dpkit.torch.private_optimizer import PrivateSteps
 
-    weight = torch.nn.Parameter(torch.zeros(D))
+    weight, on = torch.nn.Parameter(torch.zeros(D)), lattice(1.0)
     mechanism = GaussianMechanism(noise_multiplier=0.3, sensitivity=1.0, adjacency="add_remove", exact=exact)
     found = []
-    release = mechanism.release
-    mechanism.release = lambda value: found.append((value, release(value))) or found[-1][1]
-    private, _ = private_optimizer(torch.optim.SGD([weight], lr=0.1), [weight], mechanism, batch=1, rate=0.5)
+    release = mechanism.release_part
+    mechanism.release_part = lambda value, of: found.append((value, release(value, of=of))) or found[-1][1]
+    private = PrivateSteps(torch.optim.SGD([weight], lr=0.1), [weight], mechanism, on, batch=1, rate=0.5)
     for rows in (0, 1):
-        weight.grad_sample = torch.tensor(np.tile(9.0 * ROW, (rows, 1)), dtype=torch.float32)
-        private.signal_skip_step(do_skip=False)
-        private.step()
-        private.zero_grad()
+        gradients = torch.tensor(np.tile(9.0 * ROW, (rows, 1)), dtype=torch.float32)
+        private.step(clipped_totals([Whole([gradients])], on)[0][0])
         assert weight.grad is None or weight.grad.dtype == torch.float32
-    (_, alone), (value, both) = found
+    (_, alone), (value, both) = (
+        [np.concatenate(parts) for parts in zip(*some, strict=True)]
+        for some in (found[: len(found) // 2], found[len(found) // 2 :])
+    )
     v = float(value.max())
     assert abs(v - ROW[0]) < 1e-6
     assert events(both, v) == 0
@@ -159,24 +161,18 @@ def test_dp_sgd(exact):
 
 def test_dp_sgd_sums_whole_numbers():
     torch = pytest.importorskip("torch")
-    pytest.importorskip("opacus")
     from fractions import Fraction
 
-    from dpkit.torch.private_optimizer import private_optimizer
+    from dpkit.torch.exact_sums import Whole, clipped_totals, lattice
 
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(30, 50)) * 10.0 ** rng.uniform(-20, 20, size=(30, 1))
     for clip in (0.3, 1.0, 1e-3, 7.7):
-        weight = torch.nn.Parameter(torch.zeros(50, dtype=torch.float64))
-        sums = []
-        mechanism = GaussianMechanism(noise_multiplier=1.0, sensitivity=clip, adjacency="add_remove")
-        mechanism.release = lambda value, sums=sums: sums.append(value) or value
-        private, _ = private_optimizer(torch.optim.SGD([weight], lr=1.0), [weight], mechanism, batch=1, rate=0.5)
-        for rows in [*gradients[:, None], gradients, gradients[::-1].copy()]:
-            weight.grad_sample = torch.tensor(rows)
-            private.signal_skip_step(do_skip=False)
-            private.step()
-            private.zero_grad()
+        on = lattice(clip)
+        sums = [
+            on.values(clipped_totals([Whole([torch.tensor(rows)])], on)[0][0][0].numpy())
+            for rows in [*gradients[:, None], gradients, gradients[::-1].copy()]
+        ]
         for single in sums[:30]:  # as real numbers
             assert sum(Fraction(float(x)) ** 2 for x in single) <= Fraction(clip) ** 2
         total = [sum(Fraction(float(x)) for x in column) for column in np.stack(sums[:30]).T]
@@ -200,3 +196,21 @@ def test_a_poisson_sample_is_no_likelier_than_its_price():
         below = math.floor(rate * 2.0**53) - 2 + len(poisson_sample(Grid(), 5, rate))
         assert Fraction(below, 2**53) <= Fraction(rate) < Fraction(below + 1, 2**53)
     assert len(poisson_sample(np.random.default_rng(0), 100, 1.0)) == 100
+
+
+def test_parts_of_an_array_get_the_noise_of_the_whole():
+    size = 4000
+    whole = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, rng=np.random.default_rng(0))
+    parts = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, rng=np.random.default_rng(0))
+    found = [parts.release_part(part, of=size) for part in np.zeros((4, size // 4))]
+    assert np.array_equal(np.concatenate(found), whole.release(np.zeros(size)))
+    # on the lattice of the whole, whose step and scale allow for the rounding of all its entries
+    exact = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0)
+    granularity, _ = exact._lattice(size)
+    assert granularity < exact._lattice(10)[0]
+    part = exact.release_part(np.zeros(1000), of=size)
+    assert not np.remainder(part, granularity).any()
+    assert np.remainder(part, 2 * granularity).any()
+    bounded = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, norm_bound=1.0)
+    with pytest.raises(ValueError, match="does not see the whole"):
+        bounded.release_part(np.zeros(2), of=4)

@@ -1,44 +1,27 @@
-"""Sums of clipped gradients of linear layers: what a row can move, exactly, and that they are those of row by row."""
+"""Sums of clipped gradients of lists of linear layers are those of row by row; any other module is left alone."""
 
 import importlib
 import itertools
 import math
-from fractions import Fraction
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from tabled import tabled
 
 from accounting import Budget
-from dpkit.torch.linear_layers import clipped_sum, linear_layers
-from dpkit.training.whole_rows import BITS, grid
+from dpkit.torch.linear_layers import linear_layers
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(find_spec("opacus") is None, reason="dp_sgd needs Opacus")
 
 from dpkit.optimize import dp_ftrl, dp_sgd  # noqa: E402
-from dpkit.torch.private_optimizer import clipped_sums, row_gradients  # noqa: E402
+from dpkit.torch.exact_sums import Whole, clipped_totals, lattice  # noqa: E402
+from dpkit.torch.private_optimizer import row_gradients  # noqa: E402
 
 nn = torch.nn
 models = importlib.import_module("dpkit.torch.problem")
-
-numbers = st.one_of(
-    st.floats(allow_nan=True, allow_infinity=True),
-    st.floats(-10, 10),
-    st.sampled_from([5e-324, 1e-160, 1e160, 1.7976931348623157e308]),
-)
-
-
-def vectors(rows, size):
-    return arrays(np.float64, (rows, size), elements=numbers)
-
-
-# two layers, of sizes 3 to 2 and 2 to 2
-batches = st.integers(1, 5).flatmap(lambda n: st.tuples(*(vectors(n, size) for size in (3, 2, 2, 2))))
+rules = importlib.import_module("dpkit.torch.layer_rules")
 
 
 def network(*sizes, activation=nn.Tanh, bias=True):
@@ -62,42 +45,6 @@ def problem(n=60, d=4):
     return X, (X[:, 0] * X[:, 1] > 0).astype(np.int64)
 
 
-@settings(max_examples=50, deadline=None)
-@given(batches, st.floats(1e-100, 1e100))
-@example((np.full((2, 3), 1e308), *(np.full((2, 2), 1e308),) * 3), 1.0)
-@example((np.ones((1, 3)), *(np.ones((1, 2)),) * 3), 1.0)
-def test_a_row_moves_a_sum_by_the_clip_norm_at_most_and_no_other_row(batch, clip):
-    unit = Fraction(grid(clip, BITS)[0]) / 2**BITS
-    a, b, c, d = batch
-    together, count = clipped_sum([a.copy(), c.copy()], [b, d], clip)
-    one_by_one = [clipped_sum([a[[i]].copy(), c[[i]].copy()], [b[[i]], d[[i]]], clip) for i in range(len(a))]
-    for totals, _ in one_by_one:
-        assert sum(int(v) ** 2 for total in totals for v in total.ravel()) * unit**2 <= Fraction(clip) ** 2
-    assert count == sum(cut for _, cut in one_by_one)
-    for layer, total in enumerate(together):
-        assert np.array_equal(total, sum(totals[layer] for totals, _ in one_by_one))
-
-
-@pytest.mark.parametrize("clip", [1.0, 0.3, 1e-3])
-@pytest.mark.parametrize("neighbour", [0, 1])
-def test_what_is_rounded_moves_by_the_clip_norm_at_most(clip, neighbour):
-    """Layers as wide as these lose √P last digits to rounding; a row that is cut uses all the length there is."""
-    rng = np.random.default_rng(neighbour)
-    layers = linear_layers(network(40, 40, 3), squared, clip)
-    size = 40 * 41 + 3 * 41
-    sums = [
-        clipped_sum([rng.normal(size=(1, 41)), rng.normal(size=(1, 41))], [rng.normal(size=(1, k)) for k in (40, 3)],
-                    layers.clip)[0]
-        for _ in range(6)
-    ]  # fmt: skip
-    flat = [np.concatenate([t.ravel() for t in totals]) for totals in sums]
-    assert flat[0].size == size
-    others = sum(flat[1:])
-    difference = [Fraction(float(v)) for v in layers.rounded(others + flat[0]) - layers.rounded(others)]
-    length = math.sqrt(sum(v * v for v in difference) / Fraction(clip) ** 2)
-    assert 1 - 1e-3 < length <= 1.0
-
-
 @pytest.mark.parametrize("loss", [nn.functional.cross_entropy, squared, smoothed])
 @tabled("bias", [True, False])
 @tabled("activation", [nn.Tanh, nn.ReLU, nn.GELU, nn.Softplus])
@@ -106,12 +53,12 @@ def test_sums_are_those_of_one_row_at_a_time(loss, bias, activation):
     module = network(4, 8, 8, 3, activation=activation, bias=bias)
     layers, clip = linear_layers(module, loss, 0.5), 0.5
     found, count = layers.sums(X, y)
-    gradients = row_gradients(module, loss)(X, y)
-    expected, cut = clipped_sums(gradients, clip)
+    on = lattice(clip)
+    (expected,), cut = clipped_totals([Whole(row_gradients(module, loss)(X, y))], on)
     assert count == cut > 0
     assert [f.shape for f in found] == [p.shape for p in module.parameters()]
     for f, e in zip(found, expected, strict=True):
-        assert np.allclose(layers.rounded(f.numpy()), e.numpy() * grid(clip, 26)[0], atol=len(X) * clip * 2.0**-17)
+        assert np.allclose(layers.on.values(f.numpy()), on.values(e.numpy()), atol=len(X) * clip * 2.0**-17)
 
 
 def test_rows_that_are_not_finite_count_as_zero():
@@ -189,6 +136,7 @@ def test_training_is_the_same_as_with_gradients_of_single_rows(train, many, monk
     for change in (False, True):
         if change:
             monkeypatch.setattr(models, "linear_layers", lambda *_: None)
+            monkeypatch.setattr(rules, "_candidates", lambda module: ({}, {}))
         module = network(4, 5, 2)
         rows = np.repeat(X[:, None], 2, axis=1) if many else X
         loss = (lambda o, t: nn.functional.cross_entropy(o[:, 0], t)) if many else nn.functional.cross_entropy
