@@ -33,7 +33,7 @@ from accounting.conversions import increasing_root, largest, log_target, paramet
 from accounting.loss.worst_coins import LOWEST, SAFETY, Coin, lost, slope, worst_coin
 from accounting.roots import root_between
 
-__all__ = ["epsilon_of", "lower_zcdp_epsilon", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
+__all__ = ["best_point", "epsilon_of", "lower_zcdp_epsilon", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # A ρ below this is priced as this one: safe, and its orders still square without overflow.
@@ -127,6 +127,16 @@ def _first(rho: float) -> tuple[float, float]:
     """ε₁, and δ there, rounded up."""
     coin = worst_coin(rho, LOWEST)
     return coin.epsilon, probability(_log_delta_of(rho, coin.epsilon, coin.eta, coin.low))
+
+
+def best_point(rho: float, delta: float) -> tuple[float, float]:
+    """About the order α and ln y₁ at which (*) says the most at ``delta``."""
+    log_delta = log_target(delta)
+    u = increasing_root(lambda u: rho * u * u + math.log1p(u) + log_delta, math.sqrt(-log_delta / rho))
+    if not _LEAST < rho < _MOST:
+        return 1 + u, -1e4
+    coin = _coin_at(rho, u, lambda coin: log_delta - coin.log_delta)
+    return 1 + coin.eta, coin.low
 
 
 def _expm1(v: float) -> float:
