@@ -34,7 +34,7 @@ from accounting.loss.gaussian import GaussianPair
 from accounting.loss.laplace import LaplacePair
 from accounting.loss.sampled import SubsampledPair
 from accounting.releases import ZCDP, Composed, LocalShuffled, NoisyMax, Release
-from accounting.releases.certified import is_certified
+from accounting.releases.certified import FEW, is_certified
 
 __all__ = ["Certificate", "certify"]
 
@@ -45,7 +45,7 @@ _MARGIN = 1e-6
 # integrals, as a share of δ.
 _SMOOTHED, _CLOSELY, _ALIASED = 4e-7, 2e-8, 1e-8
 # As few samples of Gaussian noise are added on a grid; the lower end of that proof is less sharp.
-_FEW, _ON_A_GRID, _BELOW = 15, 5e-6, 2e-3
+_MOST_NODES, _ON_A_GRID, _BELOW = 1e6, 5e-6, 2e-3
 # ln of what terms of a sum may be larger than the sum.
 _CANCELLED = 25.0
 
@@ -154,7 +154,7 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
         raise UnsupportedRelease(f"the price of {release!r} is numerical: no part of this kind has a certificate yet")
     if epsilon is None:
         lower, upper = bound(release, delta)
-        if 0 < delta and (rho := _concentrated(release)) > 0:
+        if delta > 0 and (rho := _concentrated(release)) > 0:
             # the coins that cost more have no short proof
             lower = min(lower, (1 - 1e-9) * gdp_epsilon(math.sqrt(2 * rho), delta))
         known = not isinstance(release, NoisyMax) or release.noise != "laplace"
@@ -168,7 +168,7 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
     if not math.isfinite(ends[1]):
         raise UnsupportedRelease(f"no finite ε is proved of {release!r} at delta={delta!r}")
     share = _CLOSELY if epsilon is not None else _SMOOTHED
-    proof = _proof(release, float(delta), ends[1], share)
+    proof = _proof(release, float(delta), ends, share)
     if epsilon is None and any(line is not None for lines in proof.values() for line in lines):
         grid = any("bottom" in (line or {}) for lines in proof.values() for line in lines)
         above, below = (_ON_A_GRID, _BELOW) if grid else (_MARGIN, _MARGIN)
@@ -176,39 +176,43 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
     return Certificate(release, float(delta), ends[1], ends[0], proof)
 
 
-def _proof(release: Release, delta: float, epsilon: float, share: float) -> dict[str, Any]:
+def _proof(release: Release, delta: float, ends: tuple[float | None, float], share: float) -> dict[str, Any]:
+    least, epsilon = ends[1] if ends[0] is None else ends[0], ends[1]
     if delta == 0 or epsilon == 0:
         return {}
     if isinstance(release, LocalShuffled):
         return {"present": [_shuffled(release, delta, epsilon, share)]}
     if (rho := _concentrated(release)) > 0:
-        return {"present": [dict(zip(("order", "low"), best_point(rho, delta), strict=True))]}
+        names, wider = ("order", "low", "high"), _MARGIN if share == _SMOOTHED else 0.0
+        return {"present": [dict(zip(names, best_point(rho, delta, epsilon * (1 + wider)), strict=True))]}
     log_survival, rest = split_failures(release)
     left = rest_delta(log_survival, delta) if log_survival else delta
     if left <= 0:
         return {}
     present, absent = sides(rest)
-    found = {"present": [_line(parts, left, epsilon, share) for parts in present]}
+    found = {"present": [_line(parts, left, (least, epsilon), share) for parts in present]}
     if present != absent:
-        found["absent"] = [_line(parts, left, epsilon, share) for parts in absent]
+        found["absent"] = [_line(parts, left, (least, epsilon), share) for parts in absent]
     return found
 
 
-def _line(parts: Parts, delta: float, epsilon: float, share: float) -> dict[str, float] | None:
+def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -> dict[str, float] | None:
     """Where to integrate, for a sum of losses; None where a closed form does."""
     count = sum(count for _, count in parts)
     if count <= 1:
         return None
     losses = Convolution(parts, -600.0)
-    if epsilon >= losses.reach:
+    if ends[0] * (1 - _BELOW) >= losses.reach:
         return None
-    kinds = {type(pair.inner) for pair, _ in parts if isinstance(pair, SubsampledPair)}
-    if kinds & {GaussianPair, LaplacePair} and count <= _FEW:
+    epsilon = min(ends[1], (1 - 1e-9) * losses.reach)
+    sampled = {type(pair.inner) for pair, _ in parts if isinstance(pair, SubsampledPair)}
+    if LaplacePair in sampled or (GaussianPair in sampled and count <= FEW):
         rare = math.log(delta) - 21.0
         top = max(pair.highest(rare) for pair, _ in parts)
         bottom = max(pair.lowest(rare) for pair, _ in parts)
         tilt = best_order_for_epsilon(losses.divergence, min(delta, 0.5))
-        step = min(math.sqrt(12 * 5 * share * epsilon / (count * tilt)), (top + bottom) / 500)
+        step = min(math.sqrt(60 * share * epsilon / (count * tilt)), (top + bottom) / 500)
+        step = max(step, count * (top + bottom) / _MOST_NODES)
         return {"step": step, "bottom": -math.ceil(bottom / step) - 1, "top": math.ceil(top / step) + 1}
     return contour(losses.curve, delta, epsilon, 2000.0 / max(losses.highest), share)
 

@@ -2,46 +2,43 @@
 
 This file imports nothing of the package. Copied to another place it runs alone, with Python and python-flint:
 ``python checker.py certificate.json``. Every number is a ball that holds the true value (Johansson 2017, Arb), every
-cut and every sum of a series has its error in the ball, and what cannot be proved is refused.
+cut has its error in the ball, and what cannot be proved is refused.
 
-**What a certificate claims.** Of a description (noise relative to the sensitivity, as ``accounting.releases`` stores
-it): every mechanism that fits is (``upper``, ``delta``)-DP; and, if ``lower`` is given, some mechanism that fits is not
-(ε, ``delta``)-DP for any ε < ``lower``. The second is proved by the pair of laws of that mechanism.
+**What a certificate claims.** Of a description (noise relative to the sensitivity): every mechanism that fits is
+(``upper``, ``delta``)-DP; and, if ``lower`` is given, some mechanism that fits is not (ε, ``delta``)-DP for any smaller
+ε. The second is proved by the pair of laws of that mechanism.
 
-**Facts it rests on**, from the literature: a pair (P, Q) dominates a mechanism if δ(ε) = E_P[(1 − e^(ε−L))₊], L = ln
-dP/dQ, is at least the mechanism's; dominating pairs compose, also adaptively, and Poisson sampling of the pair is the
-pair of the samples (Zhu, Dong & Wang 2022, Theorems 10 and 11). The pairs: Gaussian noise (Balle & Wang 2018), also for
-trees and in every norm that is described as Gaussian; Laplace noise in the L1 norm and pure or approximate DP (Kairouz,
-Oh & Viswanath 2015), responses; noisy maxima by the divergences of their range (Dong, Durfee & Rogers 2020) and as
-Laplace noise; discrete noise on one integer (monotone likelihood ratio). Shuffled messages by their blanket (Balle,
-Bell, Gascón & Nissim 2019), and a total that is ρ-zCDP by one order (Asoodeh, Liao, Calmon, Kosut & Sankar 2021).
+**Facts it rests on.** A pair (P, Q) dominates a mechanism if δ(ε) = E_P[(1 − e^(ε−L))₊], L = ln dP/dQ, is at least the
+mechanism's; dominating pairs compose, also adaptively, and sampling the pair is the pair of the samples (Zhu, Dong &
+Wang 2022, Theorems 10 and 11). The pairs: Gaussian noise (Balle & Wang 2018), also in trees and in norms that are
+described as such; Laplace noise in L1; pure and approximate DP (Kairouz, Oh & Viswanath 2015); noisy maxima by their
+range (Dong, Durfee & Rogers 2020) or as Laplace noise, once; noise on one integer (monotone likelihood ratio). Shuffled
+messages by their blanket (Balle, Bell, Gascón & Nissim 2019), and a total that is ρ-zCDP by one order (Asoodeh et al.
+2021).
 
-**Sums.** Let S be the sum of the losses, M(z) = E_P[e^(zS)] the product of the parts' transforms, and Z normal with mean
-w²/2 and deviation w, apart from S. As E[e^(−Z)] = 1, Jensen's inequality gives δ(ε) ≤ E[(1 − e^(ε−S−Z))₊]; and what
-that adds is at most E[w·e^(−(S−ε)/2)·φ((S−ε)/w)], because the derivative of E[(1 − e^(−a−Z))₊] by w is φ(a/w + w/2) =
-e^(−a/2−w²/8)·φ(a/w) (the vega of an option), and φ(a/w) grows with w. Both are integrals along z = t + iu, t > 0:
+**Sums.** Let S be the sum of the losses, M(z) = E_P[e^(zS)] the product of the parts' transforms, and Z normal with
+mean w²/2 and deviation w. As E[e^(−Z)] = 1, Jensen's inequality gives δ(ε) ≤ E[(1 − e^(ε−S−Z))₊]; what that adds is at
+most E[w·e^(−(S−ε)/2)·φ((S−ε)/w)], because the derivative of E[(1 − e^(−a−Z))₊] by w is φ(a/w + w/2) = e^(−a/2−w²/8)·
+φ(a/w) (the vega of an option), and φ(a/w) grows with w. Both are integrals along z = t + iu, t > 0:
 
     δ(ε) ≤ (1/2π)∫ M(z)e^(−zε)·e^(w²(z²+z)/2)/(z(z + 1)) du,
     δ(ε) ≥ (1/2π)∫ M(z)e^(−zε)·e^(w²(z²+z)/2)·(1/(z(z + 1)) − w²e^(w²/8)) du.
 
-The sum over the nodes u = kh in place of the integral of a function's transform is Σ_m e^(tmT)·f(ε + mT), T = 2π/h,
-over all integers m (Poisson's summation): from above, where f ≥ 0, all that is added only adds; from below f ≤ δ, so at
-most Σ_{m<0} e^(tmT) + Σ_{m>0} e^(tmT)·M(s)e^(−s(ε+mT)), s > t (Chernoff), is taken off. Nodes beyond the last are bounded
-by |M(t + iu)| ≤ M(t), by A + V/u for a law with atoms of tilted mass A and a density of tilted variation V along the
-loss, and by e^(−μ²u²/2)·M(t) for Gaussian noise. So a sum of a million releases is as many nodes as one of ten.
-
-The same with E[X₊] and 1/z² in place of 1/(z(z + 1)) prices shuffled messages.
+The sum over nodes u = kh in place of the integral of a function's transform is Σ_m e^(tmT)·f(ε + mT), T = 2π/h, over
+all integers m (Poisson's summation): from above, where f ≥ 0, that only adds; from below f ≤ δ, so at most Σ_{m<0}
+e^(tmT) + Σ_{m>0} e^(tmT)·M(s)e^(−s(ε+mT)), s > t (Chernoff), is taken off. Nodes beyond the last are bounded by |M(t +
+iu)| ≤ M(t), by A + V/u for a law with atoms of tilted mass A and a density of tilted variation V along the loss, and by
+e^(−μ²u²/2)·M(t) for Gaussian noise. With E[S₊] and 1/z² in place of 1/(z(z + 1)) the same prices shuffled messages.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 try:
@@ -57,8 +54,8 @@ FORMAT = "dp-certificate", 1
 _PRECISION = 128
 # Masses on a grid are integers over 2 to this power.
 _BITS = 112
-# More nodes, products of matrices or alternatives are refused: they would take minutes.
-_MOST_NODES, _MOST_PRODUCTS, _MOST_BRANCHES = 400_000, 400_000_000, 64
+# More nodes, or products of matrices are refused: they would take minutes.
+_MOST_NODES, _MOST_PRODUCTS = 400_000, 400_000_000
 # What nodes beyond the last may add, as a share of δ.
 _LEFT_OUT = 2.0**-30
 
@@ -77,8 +74,8 @@ class Verdict:
         Whether all that it claims is proved.
     reason : str
         What was proved, or what was not.
-    at_upper, at_lower : (float, float) or None
-        An interval that holds δ at the upper and at the lower end, where one was found.
+    at_upper, at_lower : (float, float)
+        Intervals that hold the δ of the worst mechanism at the upper and at the lower end.
 
     Examples
     --------
@@ -90,8 +87,8 @@ class Verdict:
 
     accepted: bool
     reason: str
-    at_upper: tuple[float, float] | None = field(default=None)
-    at_lower: tuple[float, float] | None = field(default=None)
+    at_upper: tuple[float, float] = (0.0, 1.0)
+    at_lower: tuple[float, float] = (0.0, 1.0)
 
     def __bool__(self) -> bool:
         return self.accepted
@@ -113,17 +110,6 @@ def _whole(value: Any, name: str, low: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise Refused(f"{name} must be an integer of at least {low}, got {value!r}")
     return value
-
-
-def _between(low: arb, high: arb) -> arb:
-    """The ball of all that lies between."""
-    return low.union(high)
-
-
-def _interval(x: arb) -> tuple[float, float]:
-    """A float below and one above."""
-    low, high = float(x.lower()), float(x.upper())
-    return math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
 
 
 def _tail(x: arb) -> arb:
@@ -154,15 +140,15 @@ class Law:
 
     def delta(self, epsilon: arb) -> arb:
         """E[(1 − e^(ε−L))₊] and the infinite mass, for ε ≥ 0."""
-        raise Refused("no closed form of one release")
+        raise NotImplementedError
 
     def moment(self, t: arb) -> arb:
         """M(t) = E[e^(tL)] of the finite losses."""
-        raise NotImplementedError
+        raise Refused("no contour is known here for such a part")
 
     def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
         """M(t + i·k·step) for k < ``count``, whose powers of ``times`` are wanted."""
-        raise NotImplementedError
+        raise Refused("no contour is known here for such a part")
 
     def decay(self, t: arb) -> tuple[arb, arb]:
         """A and V with |M(t + iu)| ≤ A + V/u."""
@@ -196,13 +182,17 @@ class GaussianLaw(Law):
 
 
 class LaplaceLaw(Law):
-    """Laplace noise of scale 1 shifted by θ: atoms at ±θ, and the density e^((l−θ)/2)/4 between."""
+    """Laplace noise of scale 1 shifted by θ: atoms at ±θ, and the density e^((l−θ)/2)/4 between.
 
-    def __init__(self, theta: arb) -> None:
-        self.theta = self.top = theta
+    Noisy maxima with Gumbel noise have losses in an interval of length θ, the worst one for every ε: their δ only.
+    """
+
+    def __init__(self, theta: arb, gumbel: bool = False) -> None:
+        self.theta, self.top, self.gumbel = theta, theta, gumbel
 
     def delta(self, epsilon: arb) -> arb:
-        return _positive(1 - ((epsilon - self.theta) / 2).exp())
+        gap = _positive(1 - ((epsilon - self.theta) / 2).exp())
+        return gap * gap / (1 - (-self.theta).exp()) if self.gumbel else gap
 
     def tails(self, x: arb) -> tuple[arb, arb]:
         if x < -self.theta:
@@ -214,7 +204,7 @@ class LaplaceLaw(Law):
         q = full / 2 + ((-(within + self.theta) / 2).exp() - full) / 2
         if x >= self.theta:
             return arb(0), arb(0)
-        return (p, q) if x < self.theta else (_between(arb(0), p), _between(arb(0), q))
+        return (p, q) if x < self.theta else (arb(0).union(p), arb(0).union(q))
 
     def moment(self, t: arb) -> arb:
         up, down = (t * self.theta).exp(), (-(t + 1) * self.theta).exp()
@@ -240,32 +230,23 @@ class Atoms(Law):
     """
 
     def __init__(
-        self,
-        losses: list[arb],
-        masses: list[arb],
-        infinite: arb | int = 0,
-        *,
-        rest: Callable[[arb], arb] | None = None,
-        lattice: bool = False,
-    ) -> None:
+        self, losses: list[arb], masses: list[arb], infinite: Any = 0, *, rest: Any = None, lattice: bool = False
+    ):
         self.losses, self.masses, self.infinite, self.rest, self.lattice = losses, masses, arb(infinite), rest, lattice
         if rest is None:
-            top = losses[0]
+            self.top = losses[0]
             for loss in losses[1:]:
-                top = top.max(loss)
-            self.top = top
+                self.top = self.top.max(loss)
 
     def delta(self, epsilon: arb) -> arb:
         found = self.infinite
         for loss, mass in zip(self.losses, self.masses, strict=True):
             found += mass * _positive(1 - (epsilon - loss).exp())
-        return found if self.rest is None else found + _between(arb(0), self.rest(arb(0)))
+        return found if self.rest is None else found + arb(0).union(self.rest(arb(0)))
 
     def moment(self, t: arb) -> arb:
-        found = arb(0)
-        for loss, mass in zip(self.losses, self.masses, strict=True):
-            found += mass * (t * loss).exp()
-        return found if self.rest is None else found + _between(arb(0), self.rest(t))
+        found = sum((mass * (t * loss).exp() for loss, mass in zip(self.losses, self.masses, strict=True)), arb(0))
+        return found if self.rest is None else found + arb(0).union(self.rest(t))
 
     def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
         weights = [mass * (t * loss).exp() for loss, mass in zip(self.losses, self.masses, strict=True)]
@@ -310,28 +291,55 @@ def _exponential_sums(weights: list[acb] | list[arb], frequencies: list[arb], st
 # -------------------------------------------------------------------------------------- samples of continuous laws
 
 
-class SampledGaussian(Law):
-    """N(0, 1) and (1 − q)N(0, 1) + qN(μ, 1): the second against the first (``present``), or the first against it.
+class Sampled(Law):
+    """A release that reads a unit with probability q: with it against without it (``present``), or the other way round.
 
-    With r(x) = 1 − q + qe^(μx − μ²/2) the transforms are F(c) = ∫φ(x)r(x)^c dx at c = 1 + z or −z. By the trapezoidal
-    rule: f is analytic on |Im x| < π/μ, and for b ≤ π/(2μ) the rule of step H is off by at most (∫|f(x + ib)| +
-    ∫|f(x − ib)|)dx/(e^(2πb/H) − 1) (Trefethen & Weideman 2014, Theorem 5.1). There |φ(x + ib)| = φ(x)e^(b²/2), r cos(μb/2)
-    ≤ |r(x ± ib)| ≤ r, and its argument is at most that of 1 − q + qe^(y + iμb).
-
-    Along the loss ℓ = ln r the density of φr^α is ψ = φ·r^(α+1)/(μqe^y), whose logarithm has the slope −x − μ + (α +
-    1)μs(x) with a logistic s: at most three zeros, all between −μ and αμ (or αμ and −μ), so the variation of ψ is at
-    most four times its largest value: |F(α + iβ)| ≤ 4·sup ψ/|β|.
+    ``inner`` is symmetric: its loss l under P has the law of −l under Q. That of the sample is ±ln(1 − q + qe^l).
     """
 
-    def __init__(self, mu: arb, rate: arb, present: bool) -> None:
-        self.mu, self.rate, self.present = mu, rate, present
-        self.top = None if present else -(1 - rate).log()
+    def __init__(self, inner: Law, rate: arb, present: bool) -> None:
+        self.inner, self.rate, self.present = inner, rate, present
+        if present and inner.top is not None:
+            self.top = (1 - rate + rate * inner.top.exp()).log()
+        elif not present:
+            self.top = -(1 - rate + (0 if inner.top is None else rate * (-inner.top).exp())).log()
 
     def delta(self, epsilon: arb) -> arb:
-        return _sampled_delta(GaussianLaw(self.mu**2), self.rate, self.present, epsilon)
+        grown = epsilon.exp()
+        if self.present:
+            return self.rate * self.inner.delta(((grown - 1 + self.rate) / self.rate).log())
+        left = 1 - grown * (1 - self.rate)
+        if not left > 0:
+            return arb(0).union(_positive(left))
+        return left * self.inner.delta((grown * self.rate / left).log())
 
     def tails(self, x: arb) -> tuple[arb, arb]:
-        return _sampled_tails(GaussianLaw(self.mu**2), self.rate, self.present, x)
+        odds = ((x if self.present else -x).exp() - 1 + self.rate) / self.rate
+        if not odds > 0:
+            both = arb(1 if self.present else 0)
+            return both, both
+        with_unit, without = self.inner.tails(odds.log())
+        if not self.present:
+            with_unit, without = 1 - with_unit, 1 - without
+        mixed = (1 - self.rate) * without + self.rate * with_unit
+        return (mixed, without) if self.present else (without, mixed)
+
+
+class SampledGaussian(Sampled):
+    """N(0, 1) and (1 − q)N(0, 1) + qN(μ, 1).
+
+    With r(x) = 1 − q + qe^y, y = μx − μ²/2, the transforms are F(c) = ∫φ(x)r(x)^c dx at c = 1 + z or −z. On |Im x| ≤ b,
+    b ≤ π/(2μ), the integrand is analytic, and the trapezoidal rule of step H is off by at most (∫|f(x + ib)| + ∫|f(x −
+    ib)|)dx/(e^(2πb/H) − 1) (Trefethen & Weideman 2014, Theorem 5.1). There |φ(x + ib)| = φ(x)e^(b²/2), r·cos(μb/2) ≤
+    |r(x ± ib)| ≤ r, and the argument of r(x ± ib) is at most that of 1 − q + qe^(y + iμb).
+
+    Along the loss ln r the density of φr^α is ψ = φ·r^(α+1)/(μqe^y), whose logarithm has the slope g = (α + 1)μs(x) − x
+    − μ with 0 < s < 1: all its zeros lie between −μ and αμ, and by parts |F(α + iβ)| ≤ ∫|ψ′|/|β|.
+    """
+
+    def __init__(self, inner: GaussianLaw, rate: arb, present: bool) -> None:
+        super().__init__(inner, rate, present)
+        self.mu = inner.square.sqrt()
 
     def _power(self, t: arb) -> arb:
         return 1 + t if self.present else -t
@@ -343,19 +351,13 @@ class SampledGaussian(Law):
 
     def _ends(self, c: arb) -> tuple[float, float]:
         """Where φ·r^c is negligible, roughly: r^c is at most about 1 or e^(cμx)."""
-        far = 16.0 + 0.35 * math.sqrt(max(0.0, float(ctx.prec) - 100))
-        grown = float(c * self.mu) if c > 0 else 0.0
-        return -far, far + max(0.0, grown)
+        return -18.0, 18.0 + max(0.0, float(c * self.mu))
 
     def _beyond(self, c: arb, low: arb, high: arb) -> arb:
         """∫φ·r^c outside [low, high], with low < 0 < high and beyond the slope's zeros; and the two values there."""
         a, q, mu = 1 - self.rate, self.rate, self.mu
         if not c > 0:
-            scale = a**c if a > 0 else arb(0)
-            if not a > 0:
-                raise Refused("a rate of 1 is no sample")
-            mass = scale * (_tail(-low) + _tail(high))
-            return mass + scale * (_density(low) + _density(high))
+            return (a**c) * (_tail(-low) + _tail(high) + _density(low) + _density(high))
         if not high > c * mu:
             raise Refused("the quadrature ends too early")
         # (a + b)^c ≤ 2^c(a^c + b^c), and φ·e^(cμx − cμ²/2) is a normal density at cμ times e^((c²−c)μ²/2)
@@ -380,7 +382,7 @@ class SampledGaussian(Law):
         return logs, weights, self._beyond(c, first * step, last * step) * 2
 
     def _best_strip(self, c: arb, u: float, step: float | None, bits: float) -> tuple[float, float]:
-        """A strip, by rough floats: that of the largest step that leaves out e^(−bits), or of the least error of one."""
+        """A strip, by rough floats: of the largest step that leaves out e^(−bits), or of the least error of a step."""
         mu, q, t = float(self.mu), float(self.rate), float(c)
         low, high = self._ends(c)
         lines = []
@@ -415,7 +417,7 @@ class SampledGaussian(Law):
             r_right = r.log()
             angle = acb(1 - q + odds * cosine, odds * sine).log().imag
             exponent = c * (r_right if c > 0 else r_left) + frequency * angle
-            total += width * exponent.exp().upper() * _density(_between(left, right)).upper()
+            total += width * exponent.exp().upper() * _density(left.union(right)).upper()
             r_left = r_right
         # beyond, the argument is at most μb
         total += self._beyond(c, arb(low), arb(high)) * (frequency * mu * b).exp()
@@ -428,10 +430,7 @@ class SampledGaussian(Law):
         c = self._power(t)
         step = arb(min(self._best_strip(c, 0.0, None, 60.0)[0], 0.25))
         _, weights, beyond = self._rule(c, step)
-        total = arb(0)
-        for weight in weights:
-            total += weight
-        return total + arb(0, (beyond + self._error(c, arb(0), step)).abs_upper())
+        return sum(weights, arb(0)) + arb(0, (beyond + self._error(c, arb(0), step)).abs_upper())
 
     def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
         c, found, end = self._power(t), list[acb](), 0
@@ -447,9 +446,8 @@ class SampledGaussian(Law):
             values = _exponential_sums(turned, frequencies, step, end - start)
             found += _blurred(values, self._error(c, last, rule) + beyond)
             # once the powers are next to nothing, it is enough to know that they are
-            largest = max(float(value.abs_upper()) for value in found[(start + end) // 2 :]) / float(
-                found[0].abs_lower()
-            )
+            largest = max(float(value.abs_upper()) for value in found[(start + end) // 2 :])
+            largest /= float(found[0].abs_lower())
             if largest < 1 and times * math.log(largest) < -80.0:
                 bits = max(4.0, 3.0 - math.log(1 - largest))
         return found
@@ -471,194 +469,13 @@ class SampledGaussian(Law):
         for i in range(cells):
             right = low + (i + 1) * width
             after = psi(right)[0]
-            size, slope = psi(_between(low + i * width, right))
+            size, slope = psi(right.union(low + i * width))
             total += abs(after - before) if slope > 0 or slope < 0 else (width * size * slope).abs_upper()
             before = after
         return arb(0), (total + before).upper()
 
 
-class SampledLaplace(Law):
-    """As :class:`SampledGaussian` of Laplace noise: atoms at both ends, and between them a quadrature of Gauss.
-
-    M = e^(−θ)r(θ)^c/2 + r(−θ)^c/2 + ∫e^(−(l+θ)/2)/4·r(l)^c dl over |l| ≤ θ, r(l) = 1 − q + qe^l. The rule of n nodes is off
-    by at most (64/15)·θ·K/(ϱ^(2n) − ϱ^(2n−2)), K the largest value on the ellipse of ϱ (Trefethen 2008, Theorem 4.5).
-    Along the loss the slope of ln of the density is (α + 1)s − 3/2 with s that rises: the density rises after it falls,
-    or only one of both, so |the integral| ≤ 4·sup/|β|.
-    """
-
-    def __init__(self, theta: arb, rate: arb, present: bool) -> None:
-        self.theta, self.rate, self.present = theta, rate, present
-        self.top = self._ratio(theta).log() if present else -self._ratio(-theta).log()
-
-    def _ratio(self, loss: arb) -> arb:
-        return 1 - self.rate + self.rate * loss.exp()
-
-    def delta(self, epsilon: arb) -> arb:
-        return _sampled_delta(LaplaceLaw(self.theta), self.rate, self.present, epsilon)
-
-    def tails(self, x: arb) -> tuple[arb, arb]:
-        return _sampled_tails(LaplaceLaw(self.theta), self.rate, self.present, x)
-
-    def _error(self, c: arb, frequency: arb, nodes: int) -> arb:
-        best = None
-        for ratio in (1.05, 1.2, 1.5, 2.0, 3.0, 5.0, 9.0):
-            rho = arb(ratio)
-            out, up = self.theta * (rho + 1 / rho) / 2, self.theta * (rho - 1 / rho) / 2
-            if not up < arb.pi() / 2:
-                break
-            odds = self.rate * out.exp()
-            angle = acb(1 - self.rate + odds * up.cos(), odds * up.sin()).log().imag
-            logs = _between(self._ratio(-out).log(), self._ratio(out).log())
-            power = (c * logs).exp().upper()
-            if c < 0:
-                power *= (up / 2).cos() ** c
-            largest = power * (frequency * angle).exp() * ((out - self.theta) / 2).exp() / 4
-            bound = arb(64) / 15 * self.theta * largest / (rho ** (2 * nodes) - rho ** (2 * nodes - 2))
-            best = bound if best is None or bound < best else best
-        if best is None:
-            raise Refused("Laplace noise as little as this is not sampled here")
-        return best.upper()
-
-    def _rule(self, c: arb, most: float) -> tuple[int, list[arb], list[arb]]:
-        """The number of nodes, ln r and the weights at them and at both atoms."""
-        nodes = 24
-        while self._error(c, arb(most), nodes) > 2.0**-70 and nodes < 3000:
-            nodes += nodes // 2
-        logs = [self._ratio(self.theta).log(), self._ratio(-self.theta).log()]
-        weights = [(-self.theta).exp() / 2 * (c * logs[0]).exp(), (c * logs[1]).exp() / 2]
-        for k in range(nodes):
-            x, weight = arb.legendre_p_root(nodes, k, weight=True)
-            loss = self.theta * x
-            log_r = self._ratio(loss).log()
-            logs.append(log_r)
-            weights.append(self.theta * weight * (c * log_r - (loss + self.theta) / 2).exp() / 4)
-        return nodes, logs, weights
-
-    def moment(self, t: arb) -> arb:
-        c = 1 + t if self.present else -t
-        nodes, _, weights = self._rule(c, 0.0)
-        total = arb(0)
-        for weight in weights:
-            total += weight
-        return total + arb(0, self._error(c, arb(0), nodes).abs_upper())
-
-    def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
-        c = 1 + t if self.present else -t
-        nodes, logs, weights = self._rule(c, float(count * step))
-        frequencies = logs if self.present else [-log for log in logs]
-        return _blurred(_exponential_sums(weights, frequencies, step, count), self._error(c, count * step, nodes))
-
-    def decay(self, t: arb) -> tuple[arb, arb]:
-        c = 1 + t if self.present else -t
-        high, low = self._ratio(self.theta), self._ratio(-self.theta)
-        atoms = (-self.theta).exp() / 2 * high**c + low**c / 2
-        most = arb(0)
-        for i in range(64):
-            loss = _between(self.theta * (i - 32) / 32, self.theta * (i - 31) / 32)
-            r = self._ratio(loss)
-            most = most.max(((-(loss + self.theta) / 2).exp() / 4 * r ** (c + 1) / (self.rate * loss.exp())).upper())
-        return atoms, 4 * most
-
-
-def _sampled_delta(inner: Law, rate: arb, present: bool, epsilon: arb) -> arb:
-    """H of a sample, by that of the release (Zhu, Dong & Wang 2022, Theorem 11), for ε ≥ 0."""
-    grown = epsilon.exp()
-    if present:
-        return rate * inner.delta(((grown - 1 + rate) / rate).log())
-    left = 1 - grown * (1 - rate)
-    if left < 0 or left.is_zero():
-        return arb(0)
-    if not left > 0:
-        raise Refused("ε is too near to the largest loss of a unit that is absent")
-    return left * inner.delta((grown * rate / left).log())
-
-
-def _sampled_tails(inner: Law, rate: arb, present: bool, x: arb) -> tuple[arb, arb]:
-    """``tails`` of a sample: the loss is ±ln(1 − q + qe^l), l that of the release, whose law is symmetric.
-
-    No loss of the sample is exactly x, or it counts as a ball between both answers.
-    """
-    odds = ((x if present else -x).exp() - 1 + rate) / rate
-    if not odds > 0:
-        return (arb(1), arb(1)) if present else (arb(0), arb(0))
-    with_unit, without = inner.tails(odds.log())
-    if not present:
-        with_unit, without = 1 - with_unit, 1 - without
-    mixed = (1 - rate) * without + rate * with_unit
-    return (mixed, without) if present else (without, mixed)
-
-
 # ------------------------------------------------------------------------------------------------------ integer noise
-
-
-class DiscreteGaussianLaw(Law):
-    """P(x) ∝ e^(−x²/(2σ²)) on the integers, moved by s.
-
-    M(z) = e^((z+z²)s²/(2σ²))·Θ((1 + z)s)/Θ(0) with Θ(v) = Σ_x e^(−(x−v)²/(2σ²)) = √(2π)σ·Σ_k e^(−2π²σ²k² + 2πikv), by
-    completing the square and Poisson's summation.
-    """
-
-    def __init__(self, sigma: arb, shift: int) -> None:
-        self.sigma, self.shift = sigma, shift
-
-    def _theta(self, v: acb) -> acb:
-        """Θ(v)/(√(2π)σ)."""
-        decay, rise = 2 * (arb.pi() * self.sigma) ** 2, 2 * arb.pi() * v.imag.abs_upper()
-        total, k = acb(1), 0
-        while True:
-            k += 1
-            size = (rise * k - decay * k * k).exp()
-            if size < 2.0 ** (-ctx.prec - 10) and decay * k > rise:
-                # the terms fall faster than by e^(−decay·k) from here on
-                shrink = (rise - decay * (2 * k + 1)).exp()
-                radius = arb(0, (2 * size / (1 - shrink)).abs_upper())
-                return total + acb(radius, radius)
-            if k > 2000:
-                raise Refused("discrete Gaussian noise as little as this is not summed here")
-            turn = acb(0, 2 * arb.pi() * k) * v
-            total += (-decay * k * k + turn).exp() + (-decay * k * k - turn).exp()
-
-    def delta(self, epsilon: arb) -> arb:
-        # the loss at X = y of the unmoved law is s(2y + s)/(2σ²)
-        square, s = self.sigma**2, self.shift
-        reach = math.ceil(float(self.sigma) * 16) + s
-        first = math.floor(float((epsilon * square) / s - arb(s) / 2)) - 1
-        norm, total = self._norm(), arb(0)
-        for y in range(max(first, -reach), max(first, 0) + reach + 1):
-            loss = arb(s) * (2 * y + s) / (2 * square)
-            total += (-(arb(y) ** 2) / (2 * square)).exp() * _positive(1 - (epsilon - loss).exp())
-        if first > -reach:
-            left_out = arb(0)  # below ``first`` no loss reaches ε
-        else:
-            left_out = self._rest(reach)
-        return (total + _between(arb(0), left_out + self._rest(max(first, 0) + reach))) / norm
-
-    def _rest(self, reach: int) -> arb:
-        """Σ e^(−y²/(2σ²)) over y > reach, at most a geometric series."""
-        square = self.sigma**2
-        first = (-(arb(reach + 1) ** 2) / (2 * square)).exp()
-        return first / (1 - (-arb(2 * reach + 3) / (2 * square)).exp())
-
-    def moment(self, t: arb) -> arb:
-        lift = ((t + t * t) * self.shift**2 / (2 * self.sigma**2)).exp()
-        return lift * (self._theta(acb((1 + t) * self.shift)) / self._theta(acb(0))).real
-
-    def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
-        # e^(tL) at y is a Gaussian around ts
-        square, s = self.sigma**2, self.shift
-        center, reach = round(float(t) * s), math.ceil(14 * float(self.sigma)) + 2
-        scale = ((t + t * t) * s * s / (2 * square)).exp() / self._norm()
-        points = range(center - reach, center + reach + 1)
-        weights = [scale * (-((y - t * s) ** 2) / (2 * square)).exp() for y in points]
-        losses = [arb(s) * (2 * y + s) / (2 * square) for y in points]
-        return _blurred(_exponential_sums(weights, losses, step, count), 2 * scale * self._rest(reach - 1))
-
-    def is_listed(self, count: int) -> bool:
-        """Whether sums of so many are short polynomials."""
-        return bool((30 * self.sigma + 3 * self.shift) * count < 200_000) and self.sigma < 300
-
-    def _norm(self) -> arb:
-        return (2 * arb.pi()).sqrt() * self.sigma * self._theta(acb(0)).real
 
 
 def _integer_laplace(scale: arb, shift: int) -> Atoms:
@@ -670,320 +487,237 @@ def _integer_laplace(scale: arb, shift: int) -> Atoms:
     return Atoms([(2 * j - shift) / scale for j in range(shift + 1)], masses, lattice=True)
 
 
-def _discrete_gaussian_atoms(sigma: arb, shift: int, tilts: int = 0) -> Atoms:
-    """The same law as a list that is long enough for tilts of about so much."""
-    reach = math.ceil(float(sigma) * 15) + shift * (1 + tilts)
+def _integer_gaussian(sigma: arb, shift: int) -> Atoms:
+    """P(x) ∝ e^(−x²/(2σ²)) on the integers, moved by s: at X = y of the unmoved law the loss is s(2y + s)/(2σ²)."""
+    reach = math.ceil(float(sigma) * 15) + 81 * shift
     if reach > 6000:
         raise Refused("discrete Gaussian noise as wide as this is not listed here")
-    law = DiscreteGaussianLaw(sigma, shift)
-    square, norm = sigma**2, law._norm()
-    points = range(-reach - shift, reach + 1)
-    masses = [(-(arb(y) ** 2) / (2 * square)).exp() / norm for y in points]
-    losses = [arb(shift) * (2 * y + shift) / (2 * square) for y in points]
+    twice, points = 2 * sigma**2, range(-reach - shift, reach + 1)
+
+    def beyond(center: arb) -> arb:
+        """Σ e^(−(y − center)²/(2σ²)) over what is not listed: at most two geometric series."""
+        total = arb(0)
+        for start in (reach + 1 - center, reach + shift + 1 + center):
+            if not start > 1:
+                raise Refused("the list of losses is too short for this tilt")
+            total += (-(start**2) / twice).exp() / (1 - (-(2 * start + 1) / twice).exp())
+        return total
+
+    masses = [(-(arb(y) ** 2) / twice).exp() for y in points]
+    norm = sum(masses, arb(0).union(beyond(arb(0))))
 
     def rest(t: arb) -> arb:
-        # e^(tL) at y is a Gaussian around ts times e^((t + t²)s²/(2σ²)), on either side of the list
-        lift = ((t + t * t) * shift**2 / (2 * square)).exp() / norm
-        up, down = reach + 1 - t * shift, reach + shift + 1 + t * shift
-        if not up > 1 or not down > 1:
-            raise Refused("the list of losses is too short for this tilt")
-        total = arb(0)
-        for start in (up, down):
-            total += (-(start**2) / (2 * square)).exp() / (1 - (-(2 * start + 1) / (2 * square)).exp())
-        return lift * total
+        # e^(tL) moves the Gaussian to ts, and grows it by e^((t + t²)s²/(2σ²))
+        return ((t + t * t) * shift**2 / twice).exp() * beyond(t * shift) / norm
 
-    return Atoms(losses, masses, rest=rest, lattice=True)
+    losses = [arb(shift) * (2 * y + shift) / twice for y in points]
+    return Atoms(losses, [mass / norm for mass in masses], rest=rest, lattice=True)
 
 
 # --------------------------------------------------------------------------------------------------- descriptions
 
 # The fields that a stored description may have.
 _FIELDS = {
-    "Gaussian": {"noise_multiplier"},
-    "GeneralizedGaussian": {"noise_multiplier"},
-    "TreeAggregation": {"noise_multiplier", "steps"},
-    "Laplace": {"noise_multiplier"},
-    "DiscreteGaussian": {"noise_multiplier", "shift"},
-    "DiscreteLaplace": {"noise_multiplier", "shift"},
-    "PureDP": {"epsilon"},
-    "ApproxDP": {"epsilon", "delta"},
-    "ZCDP": {"rho"},
-    "RandomizedResponse": {"epsilon", "categories"},
-    "UnaryEncoding": {"epsilon", "categories", "optimized"},
-    "NoisyMax": {"epsilon", "noise"},
-    "PoissonSubsampled": {"release", "rate"},
-    "FixedSizeSubsampled": {"release", "batch_size", "records"},
-    "LocalShuffled": {"epsilon", "users", "randomizer"},
-    "Composed": {"parts"},
-    "Parallel": {"branches"},
-}
+    "ApproxDP": "epsilon delta", "Composed": "parts", "DiscreteGaussian": "noise_multiplier shift",
+    "DiscreteLaplace": "noise_multiplier shift", "FixedSizeSubsampled": "release batch_size records",
+    "Gaussian": "noise_multiplier", "GeneralizedGaussian": "noise_multiplier", "Laplace": "noise_multiplier",
+    "LocalShuffled": "epsilon users randomizer", "NoisyMax": "epsilon noise", "Parallel": "branches",
+    "PoissonSubsampled": "release rate", "PureDP": "epsilon", "RandomizedResponse": "epsilon categories",
+    "TreeAggregation": "noise_multiplier steps", "UnaryEncoding": "epsilon categories optimized", "ZCDP": "rho",
+}  # fmt: skip
 # What may be sampled, and of what the largest loss is reached or approached by some mechanism.
-_SAMPLED = ("gaussian", "laplace", "pure", "response", "encoding", "discrete gaussian", "discrete laplace")
+_SAMPLED = ("gaussian", "laplace", "coins", "discrete gaussian", "discrete laplace")
 _REACHED = (*_SAMPLED, "sampled", "batch", "span", "maximum")
-_NEIGHBOURS = (None, "replace", "add_remove", "zero_out")
-
-
-def _read(stored: Any) -> tuple[str, dict[str, Any]]:
-    """The name and the fields of a stored description."""
-    if not isinstance(stored, dict) or stored.get("type") not in _FIELDS:
-        kind = stored.get("type") if isinstance(stored, dict) else stored
-        raise Refused(f"no proof is known here for {kind!r}")
-    name = stored["type"]
-    values = {key: value for key, value in stored.items() if key not in ("type", "adjacency")}
-    if unknown := set(values) - _FIELDS[name]:
-        raise Refused(f"{name} has no field {min(unknown)!r}")
-    if stored.get("adjacency") not in _NEIGHBOURS:
-        raise Refused(f"no neighbours are called {stored['adjacency']!r}")
-    return name, values
-
 
 Part = tuple[str, Any]  # a kind of law with its parameters, hashable, so that equal ones are counted together
 
 
-def _alternatives(stored: Any) -> list[Counter[Part]]:
+def _read(stored: Any, neighbours: set[Any]) -> tuple[str, dict[str, Any]]:
+    """The name and the fields of a stored description; what it says of ``neighbours`` is noted there."""
+    if not isinstance(stored, dict) or stored.get("type") not in _FIELDS:
+        raise Refused(f"no proof is known here for {stored.get('type') if isinstance(stored, dict) else stored!r}")
+    if unknown := set(stored) - {"type", "adjacency", *_FIELDS[stored["type"]].split()}:
+        raise Refused(f"{stored['type']} has no field {min(unknown)!r}")
+    neighbours.add(stored.get("adjacency"))
+    if len(neighbours - {None}) > 1 or not neighbours <= {None, "replace", "add_remove", "zero_out"}:
+        raise Refused(f"neighbours must be of one known kind, got {neighbours!r}")
+    return stored["type"], stored
+
+
+def _alternatives(stored: Any, neighbours: set[Any]) -> list[Counter[Part]]:
     """Every branch that a unit may meet: its parts with their counts."""
-    name, values = _read(stored)
-    if name == "Composed":
-        found: list[Counter[Part]] = [Counter()]
-        parts = values.get("parts", [])
-        if not isinstance(parts, list):
-            raise Refused(f"parts must be a list, got {parts!r}")
-        for part in parts:
-            if not isinstance(part, list) or len(part) != 2:
-                raise Refused(f"a part must be a description and a count, got {part!r}")
-            times, branches = _whole(part[1], "count"), _alternatives(part[0])
-            if len(branches) == 1:
-                spread = [Counter({key: n * times for key, n in branches[0].items()})]
-            elif math.comb(times + len(branches) - 1, times) > _MOST_BRANCHES:
-                raise Refused("too many branches")
-            else:
-                spread = [
-                    sum((branches[i] for i in way), Counter())
-                    for way in itertools.combinations_with_replacement(range(len(branches)), times)
-                ]
-            found = [one + more for one in found for more in spread]
-            if len(found) > _MOST_BRANCHES:
-                raise Refused("too many branches")
-        return found
+    name, values = _read(stored, neighbours)
     if name == "Parallel":
-        branches = values.get("branches", [])
-        if not isinstance(branches, list) or not branches:
-            raise Refused("parallel releases must have branches")
-        return [one for branch in branches for one in _alternatives(branch)]
-    return [Counter({_part(stored): 1})]
+        return [one for branch in values["branches"] for one in _alternatives(branch, neighbours)]
+    if name != "Composed":
+        return [Counter({_part(stored, neighbours): 1})]
+    found: Counter[Part] = Counter()
+    for part, count in values.get("parts", []):
+        found[_part(part, neighbours)] += _whole(count, "count")
+    return [found]
 
 
-def _part(stored: Any) -> Part:
+def _part(stored: Any, neighbours: set[Any]) -> Part:
     """One release; all its numbers are exact."""
-    name, values = _read(stored)
+    name, values = _read(stored, neighbours)
 
-    def exact(key: str, low: float = 0.0, high: float = math.inf, *, ends: bool = False) -> fmpq:
-        return _exact(values.get(key), key, low, high, ends=ends)
+    def number(key: str, high: float = math.inf, *, ends: bool = False) -> fmpq:
+        return _exact(values.get(key), key, 0.0, high, ends=ends)
 
     match name:
         case "Gaussian" | "GeneralizedGaussian":
-            return "gaussian", 1 / exact("noise_multiplier") ** 2
+            return "gaussian", 1 / number("noise_multiplier") ** 2
         case "TreeAggregation":
-            return "gaussian", _whole(values.get("steps"), "steps").bit_length() / exact("noise_multiplier") ** 2
+            return "gaussian", _whole(values.get("steps"), "steps").bit_length() / number("noise_multiplier") ** 2
         case "Laplace":
-            return "laplace", 1 / exact("noise_multiplier")
-        case "DiscreteGaussian" if values.get("shift") is not None:
-            return "discrete gaussian", (exact("noise_multiplier"), _whole(values["shift"], "shift"))
-        case "DiscreteLaplace" if values.get("shift") is not None:
-            return "discrete laplace", (exact("noise_multiplier"), _whole(values["shift"], "shift"))
+            return "laplace", 1 / number("noise_multiplier")
+        case "DiscreteGaussian" | "DiscreteLaplace" if values.get("shift") is not None:
+            kind = "discrete gaussian" if name == "DiscreteGaussian" else "discrete laplace"
+            return kind, (number("noise_multiplier"), _whole(values["shift"], "shift"))
         case "DiscreteLaplace":
-            return "pure", (1 / exact("noise_multiplier"), fmpq(0))
+            return "coins", (1 / number("noise_multiplier"), 2, fmpq(0))
         case "PureDP":
-            return "pure", (exact("epsilon", ends=True), fmpq(0))
+            return "coins", (number("epsilon", ends=True), 2, fmpq(0))
         case "ApproxDP":
-            return "pure", (exact("epsilon", ends=True), exact("delta", 0.0, 1.0, ends=True))
-        case "ZCDP":
-            return "zcdp", exact("rho", ends=True)
+            return "coins", (number("epsilon", ends=True), 2, number("delta", 1.0, ends=True))
         case "RandomizedResponse":
-            return "response", (exact("epsilon"), _whole(values.get("categories"), "categories", 2))
+            return "coins", (number("epsilon"), _whole(values.get("categories"), "categories", 2), fmpq(0))
         case "UnaryEncoding":
+            # two bits tell two values apart: as of a response of e^ε + 3 or of 2e^(ε/2) + 2 categories
             _whole(values.get("categories"), "categories", 3)
-            optimized = values.get("optimized", True)
-            if not isinstance(optimized, bool):
-                raise Refused(f"optimized must be true or false, got {optimized!r}")
-            return "encoding", (exact("epsilon"), optimized)
+            kind = {True: "optimized", False: "plain"}[values.get("optimized", True)]
+            return "coins", (number("epsilon"), kind, fmpq(0))
+        case "ZCDP":
+            return "zcdp", number("rho", ends=True)
         case "NoisyMax":
-            noise = values.get("noise", "gumbel")
-            if noise not in ("gumbel", "laplace", "exponential"):
-                raise Refused(f"no noisy maxima are called {noise!r}")
             # exponential and Laplace noise: at most as Laplace noise, once (Ding et al. 2021); the first reaches that
-            kind = {"gumbel": "span", "exponential": "maximum", "laplace": "laplace maximum"}[noise]
-            return kind, exact("epsilon")
-        case "PoissonSubsampled":
-            if stored.get("adjacency") == "replace":
-                raise Refused("no proof is known here for swaps on Poisson samples")
-            rate, inner = exact("rate", 0.0, 1.0, ends=True), _part(values.get("release"))
-            if not 0 < rate:
-                raise Refused("rate must be positive")
-            return _sample_of("sampled", inner, rate)
+            kinds = {"gumbel": "span", "exponential": "maximum", "laplace": "laplace maximum"}
+            return kinds[values.get("noise", "gumbel")], number("epsilon")
+        case "PoissonSubsampled" if stored.get("adjacency") != "replace":
+            return _sample_of("sampled", _part(values.get("release"), neighbours), number("rate", 1.0, ends=True))
         case "FixedSizeSubsampled":
-            size, records = (_whole(values.get(key), key) for key in ("batch_size", "records"))
-            if size > records:
-                raise Refused("a batch has no more than all records")
-            return _sample_of("batch", _part(values.get("release")), fmpq(*(size / records).as_integer_ratio()))
+            rate = fmpq(_whole(values.get("batch_size"), "batch_size"), _whole(values.get("records"), "records"))
+            return _sample_of("batch", _part(values.get("release"), neighbours), rate)
         case "LocalShuffled":
-            return _shuffled_part(values, exact("epsilon"))
+            epsilon, users, randomizer = (
+                number("epsilon"),
+                _whole(values.get("users"), "users"),
+                values.get("randomizer"),
+            )
+            if randomizer is None:
+                return "shuffled", (epsilon, users, 0)
+            kind, (local, categories, _) = _part(randomizer, neighbours)
+            if kind == "coins" and local == epsilon and randomizer["type"] == "RandomizedResponse" and categories > 2:
+                return "shuffled", (epsilon, users, categories)
     raise Refused(f"no proof is known here for {name} of this kind")
 
 
 def _sample_of(kind: str, inner: Part, rate: fmpq) -> Part:
-    if inner[0] not in _SAMPLED:
-        raise Refused(f"no proof is known here for samples of {inner[0]}")
+    if inner[0] not in _SAMPLED or not 0 < rate <= 1:
+        raise Refused(f"no proof is known here for samples of {inner[0]} at the rate {rate}")
     return inner if rate == 1 else (kind, (inner, rate))
 
 
-def _shuffled_part(values: dict[str, Any], epsilon: fmpq) -> Part:
-    users, randomizer = _whole(values.get("users"), "users"), values.get("randomizer")
-    if randomizer is None:
-        return "shuffled", (epsilon, users, 0)
-    kind, inner = _part(randomizer)
-    if kind != "response" or inner[1] < 3 or inner[0] != epsilon:
-        raise Refused("of shuffled messages only k-ary responses with k > 2 and unknown randomizers are proved here")
-    return "shuffled", (epsilon, users, inner[1])
-
-
-def _law(part: Part, present: bool) -> Law | None:
-    """The dominating law of a part, of which it is the exact one of some mechanism; None if there is no closed one."""
+def _law(part: Part, present: bool) -> Law:
+    """The dominating law of a part; that of some mechanism, but for maxima."""
     kind, value = part
     match kind:
         case "gaussian":
             return GaussianLaw(arb(value))
-        case "laplace" | "maximum" | "laplace maximum":
-            return LaplaceLaw(arb(value))
-        case "pure":
-            return _coins(arb(value[0]), 2, arb(value[1]))
-        case "response":
-            return _coins(arb(value[0]), value[1], arb(0))
-        case "encoding":
-            return _encoding(arb(value[0]), value[1])
+        case "laplace" | "maximum" | "laplace maximum" | "span":
+            return LaplaceLaw(arb(value), kind == "span")
+        case "coins":
+            return _coins(arb(value[0]), value[1], arb(value[2]))
         case "discrete gaussian":
-            return DiscreteGaussianLaw(arb(value[0] * value[1]), value[1])
+            return _integer_gaussian(arb(value[0] * value[1]), value[1])
         case "discrete laplace":
             return _integer_laplace(arb(value[0] * value[1]), value[1])
-        case "sampled":
-            return _sampled(value[0], arb(value[1]), present)
-        case "batch":
+        case "sampled" | "batch":
             # of one batch H is that of a Poisson sample with the unit (Balle, Barthe & Gaboardi 2018), and met
-            return _sampled(value[0], arb(value[1]), True)
-        case "span":
-            return SpanLaw(arb(value))
-    return None
+            return _sampled(_law(value[0], True), arb(value[1]), present or kind == "batch")
+    raise Refused(f"no proof is known here for {kind}")
 
 
-def _coins(epsilon: arb, categories: int, failing: arb) -> Atoms:
+def _coins(epsilon: arb, categories: int | str, failing: arb) -> Atoms:
     """Randomized response, which may fail: losses −ε, 0 and ε."""
-    low = 1 / (epsilon.exp() + (categories - 1))
-    masses = [low, (categories - 2) * low, low * epsilon.exp()]
-    kept = [mass * (1 - failing) for mass in masses]
-    return Atoms([-epsilon, arb(0), epsilon], kept, failing, lattice=True)
+    grown = epsilon.exp()
+    many = (
+        {"optimized": grown + 3, "plain": 2 * grown.sqrt() + 2}[categories]
+        if isinstance(categories, str)
+        else categories
+    )
+    low = (1 - failing) / (grown + (many - 1))
+    return Atoms([-epsilon, arb(0), epsilon], [low, (many - 2) * low, low * grown], failing, lattice=True)
 
 
-def _encoding(epsilon: arb, optimized: bool) -> Atoms:
-    half = (epsilon / 2).exp()
-    p, q = (arb(1) / 2, 1 / (epsilon.exp() + 1)) if optimized else (half / (1 + half), 1 / (1 + half))
-    masses = [(1 - p) * q, p * q + (1 - p) * (1 - q), p * (1 - q)]
-    return Atoms([-epsilon, arb(0), epsilon], masses, lattice=True)
-
-
-class SpanLaw(Law):
-    """A loss in an interval of length s, with the worst interval for every ε: noisy maxima with Gumbel noise, once."""
-
-    def __init__(self, span: arb) -> None:
-        self.span = self.top = span
-
-    def delta(self, epsilon: arb) -> arb:
-        gap = _positive(1 - ((epsilon - self.span) / 2).exp())
-        return gap * gap / (1 - (-self.span).exp())
-
-
-def _sampled(inner: Part, rate: arb, present: bool) -> Law:
-    law = _law(inner, True)
+def _sampled(law: Law, rate: arb, present: bool) -> Law:
     if isinstance(law, GaussianLaw):
-        return SampledGaussian(law.square.sqrt(), rate, present)
-    if isinstance(law, LaplaceLaw):
-        return SampledLaplace(law.theta, rate, present)
-    if isinstance(law, DiscreteGaussianLaw):
-        law = _discrete_gaussian_atoms(law.sigma, law.shift, 80)
+        return SampledGaussian(law, rate, present)
     if not isinstance(law, Atoms):
-        raise Refused(f"no proof is known here for samples of {inner[0]}")
+        return Sampled(law, rate, present)
     # under Q the masses are e^(−l)P; what fails under P does so with the probability q, under Q it is told, too
     ratios = [1 - rate + rate * loss.exp() for loss in law.losses]
     under_q = [mass * (-loss).exp() for mass, loss in zip(law.masses, law.losses, strict=True)]
     failing, rest = law.infinite, law.rest
-    kept = [loss for loss in ratios]
+    # two losses are a lattice
+    two = failing.is_zero() and rest is None and sum(not mass.is_zero() for mass in law.masses) == 2
+    failed = [] if failing.is_zero() else [(1 - rate).log()]
     if present:
-        losses = [ratio.log() for ratio in kept]
-        masses = [ratio * mass for ratio, mass in zip(kept, under_q, strict=True)]
-        # at real t ≥ 0 r^(1+t) ≤ e^((1+t)l₊): what is left out is at most that of the inner law, from either side
+        # at real t ≥ 0 r^(1+t) ≤ 1 + e^((1+t)l): what is left out is at most that of the inner law, from either side
         more = None if rest is None else (lambda t: rest(t) + rest(arb(0)))
-        if not failing.is_zero():
-            losses, masses = [*losses, (1 - rate).log()], [*masses, (1 - rate) * failing]
-        return Atoms(losses, masses, rate * failing, rest=more, lattice=_two(law, failing))
-    losses, masses = [-ratio.log() for ratio in kept], under_q
+        masses = [ratio * mass for ratio, mass in zip(ratios, under_q, strict=True)]
+        masses += [(1 - rate) * failing for _ in failed]
+        return Atoms([ratio.log() for ratio in ratios] + failed, masses, rate * failing, rest=more, lattice=two)
     # a unit that is absent: e^(tL) = r^(−t) ≤ (1 − q)^(−t), under Q, whose left out mass is that of P by symmetry
     less = None if rest is None else (lambda t: rest(arb(0)) * (1 - rate) ** (-t))
-    if not failing.is_zero():
-        losses, masses = [*losses, -(1 - rate).log()], [*masses, failing]
-    return Atoms(losses, masses, 0, rest=less, lattice=_two(law, failing))
-
-
-def _two(law: Atoms, failing: arb) -> bool:
-    """Whether only two losses have any mass: then all sums are on a lattice."""
-    return failing.is_zero() and law.rest is None and sum(not mass.is_zero() for mass in law.masses) == 2
+    losses = [-ratio.log() for ratio in ratios] + [-loss for loss in failed]
+    return Atoms(losses, under_q + [failing for _ in failed], 0, rest=less, lattice=two)
 
 
 # ----------------------------------------------------------------------------------------------------- contours
 
 
-@dataclass(frozen=True)
-class Contour:
-    """The line t + iu with its nodes: ``tilt`` t, ``step`` h, ``width`` w of what smooths, ``beyond`` s of Chernoff's."""
-
-    tilt: fmpq
-    step: fmpq
-    width: fmpq
-    beyond: fmpq
-
-    @classmethod
-    def read(cls, stored: Any) -> Contour:
-        """The one of a certificate."""
-        names = ("tilt", "step", "width", "beyond")
-        if not isinstance(stored, dict) or set(stored) != set(names):
-            raise Refused(f"a contour has {', '.join(names)}, got {stored!r}")
-        found = cls(*(_exact(stored[name], name, 0.0) for name in names))
-        if not found.tilt < found.beyond:
-            raise Refused("beyond must be greater than the tilt")
-        return found
-
-
 def _on_contour(
-    laws: list[tuple[Law, int]], contour: Contour, points: list[arb], goal: arb, *, losses: bool = True
+    laws: list[tuple[Law, int]], proof: Any, points: list[arb], goal: arb, *, losses: bool = True
 ) -> list[tuple[arb, arb]]:
     """Bounds from below and from above on E[(1 − e^(x−S))₊] at every x of ``points``; or on E[(S − x)₊], no ``losses``.
 
-    About ``goal`` is expected.
+    About ``goal`` is expected. The proof has ``tilt`` t, ``step`` h, ``width`` w, and ``beyond`` s of Chernoff's bound.
     """
-    t, h, w = arb(contour.tilt), arb(contour.step), arb(contour.width)
+    names = ("tilt", "step", "width", "beyond")
+    if not isinstance(proof, dict) or set(proof) != set(names):
+        raise Refused(f"a sum needs a contour with {', '.join(names)}, got {proof!r}")
+    t, h, w, s = (arb(_exact(proof[name], name, 0.0)) for name in names)
+    if not s > t:
+        raise Refused("beyond must be greater than the tilt")
     linear = 1 if losses else 0  # z² + z or z²
     at_t = [law.moment(t) for law, _ in laws]
-    base = arb(1)
-    for value, (_, count) in zip(at_t, laws, strict=True):
-        base *= value**count
+    base = math.prod((value**count for value, (_, count) in zip(at_t, laws, strict=True)), start=arb(1))
+    decays = [law.decay(t) for law, _ in laws]
     lift = (w * w * (t * t + linear * t) / 2).exp()
     bump = w * w * ((w * w / 8).exp() if losses else 1)
     size = (-t * min(points, key=float)).exp() * base * lift
-    count = _how_many(laws, at_t, t, h, w, _LEFT_OUT * goal / size)
+
+    def share(u: arb) -> arb:
+        """A bound on Π|M(t + iv)|/M(t)·e^(−w²v²/2) for v ≥ u, which falls in v."""
+        found = (-((w * u) ** 2) / 2).exp()
+        for (law, times), value, (atoms, variation) in zip(laws, at_t, decays, strict=True):
+            if isinstance(law, GaussianLaw):
+                found *= (-law.square * u * u * times / 2).exp()
+            elif (ratio := (atoms + variation / u) / value) < 1:
+                found *= ratio**times
+        return found
+
+    count, goal = 8, _LEFT_OUT * goal / size
+    while not share(count * h) * (h + count * h) / (count * h) ** 2 < goal:
+        count += max(1, count // 8)
+        if count > _MOST_NODES:
+            raise Refused("the contour takes too many nodes")
     last = count * h
-    share = _beyond_share(laws, at_t, t, w, last)
-    # |1/(z(z + 1))| ≤ 1/u², and for the second kernel w²·e^(w²/8), whose sum is that of a Gaussian from the last node on
+    # |1/(z(z + 1))| ≤ 1/u²; the second kernel is w²·e^(w²/8), and its sum that of a Gaussian from the last node on
     smooth = w * w + sum((n * law.square for law, n in laws if isinstance(law, GaussianLaw)), arb(0))
-    left_above = base * lift * share * (h + last) / (last * last) / arb.pi()
-    left_below = left_above + base * lift * share * bump * (h + 1 / (smooth * last)) / arb.pi()
+    left_above = base * lift * share(last) * (h + last) / (last * last) / arb.pi()
+    left_below = left_above + base * lift * share(last) * bump * (h + 1 / (smooth * last)) / arb.pi()
 
     values: list[acb] | None = None
     for law, times in laws:
@@ -1008,81 +742,32 @@ def _on_contour(
         above = smoothed.real * h / arb.pi() * size
         below = above - bumps.real * bump * h / arb.pi() * size
         above += size * left_above.abs_upper()
-        below -= size * left_below.abs_upper() + _aliases(laws, t, arb(contour.beyond), 2 * arb.pi() / h, x, losses)
+        below -= size * left_below.abs_upper() + _aliases(laws, t, s, 2 * arb.pi() / h, x, losses)
         found.append((below, above))
     return found
 
 
-def _beyond_share(laws: list[tuple[Law, int]], at_t: list[arb], t: arb, w: arb, u: arb) -> arb:
-    """A bound on Π|M(t + iv)|/M(t)·e^(−w²v²/2) for v ≥ u, which falls in v."""
-    share = (-((w * u) ** 2) / 2).exp()
-    for (law, times), value in zip(laws, at_t, strict=True):
-        if isinstance(law, GaussianLaw):
-            share *= (-law.square * u * u * times / 2).exp()
-        else:
-            atoms, variation = _decay(law, t)
-            ratio = (atoms + variation / u) / value
-            if ratio < 1:
-                share *= ratio**times
-    return share
-
-
-def _decay(law: Law, t: arb) -> tuple[arb, arb]:
-    """As ``law.decay``, remembered."""
-    kept = law.__dict__.get("_decay")
-    if kept is None or kept[0] is not t:
-        kept = law.__dict__["_decay"] = (t, law.decay(t))
-    found: tuple[arb, arb] = kept[1]
-    return found
-
-
-def _how_many(laws: list[tuple[Law, int]], at_t: list[arb], t: arb, h: arb, w: arb, share: arb) -> int:
-    """The number of nodes beyond which all together come to no more than a ``share`` of the first's modulus."""
-
-    def enough(count: int) -> bool:
-        u = count * h
-        return bool(_beyond_share(laws, at_t, t, w, u) * (h + u) / (u * u) < share)
-
-    high = 8
-    while not enough(high):
-        high *= 2
-        if high > _MOST_NODES:
-            raise Refused("the contour takes too many nodes")
-    low = high // 2
-    while high - low > max(1, high // 32):
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
 def _aliases(laws: list[tuple[Law, int]], t: arb, s: arb, period: arb, x: arb, losses: bool) -> arb:
     """At most what the sum over nodes adds to the integral, from below."""
-    shrink = (-t * period).exp()
-    if losses:
-        down = shrink / (1 - shrink)
-    else:
-        # E[(S − x + mT)₊] ≤ E[(S − x)₊] + mT, and that is at most M(t)e^(−tx)/(e·t)
-        first = (-t * x).exp() / (t * arb(1).exp())
-        for law, count in laws:
-            first *= law.moment(t) ** count
-        down = first * shrink / (1 - shrink) + period * shrink / (1 - shrink) ** 2
-    size = (-s * x).exp()
-    for law, count in laws:
-        size *= law.moment(s) ** count
-    if not losses:
-        size /= s * arb(1).exp()
-    shrink = (-(s - t) * period).exp()
-    return (down + size * shrink / (1 - shrink)).upper()
+
+    def chernoff(at: arb) -> arb:
+        """At least E[e^(at(S − x))], or E[(S − x)₊], as y₊ ≤ e^(at·y)/(e·at)."""
+        size = math.prod((law.moment(at) ** count for law, count in laws), start=(-at * x).exp())
+        return size if losses else size / (at * arb(1).exp())
+
+    shrink, less = (-t * period).exp(), (-(s - t) * period).exp()
+    down = shrink / (1 - shrink)
+    if not losses:  # E[(S − x + mT)₊] ≤ E[(S − x)₊] + mT
+        down = down * chernoff(t) + period * shrink / (1 - shrink) ** 2
+    return (down + chernoff(s) * less / (1 - less)).upper()
 
 
 def _lattice_sum(law: Atoms, count: int, points: list[arb]) -> list[arb]:
     """E[(1 − e^(x−S))₊] of a sum of ``count`` equal losses on a lattice, by a power of a polynomial."""
-    left_out = arb(0) if law.rest is None else _between(arb(0), count * law.rest(arb(0)))
+    left_out = arb(0) if law.rest is None else arb(0).union(count * law.rest(arb(0)))
     kept = [(loss, mass) for loss, mass in zip(law.losses, law.masses, strict=True) if not mass.is_zero()]
     if len(kept) == 1:
         return [kept[0][1] ** count * _positive(1 - (x - count * kept[0][0]).exp()) for x in points]
-    if len(kept) * count > 300_000:
-        raise Refused("a sum on a lattice is too long")
     masses = (arb_poly([mass for _, mass in kept]) ** count).coeffs()
     spacing, start = kept[1][0] - kept[0][0], count * kept[0][0]
     found = []
@@ -1095,41 +780,23 @@ def _lattice_sum(law: Atoms, count: int, points: list[arb]) -> list[arb]:
     return found
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Losses on multiples of ``step`` from ``bottom`` to ``top``."""
-
-    step: fmpq
-    bottom: int
-    top: int
-
-    @classmethod
-    def read(cls, stored: Any) -> Grid:
-        """The one of a certificate."""
-        step, bottom, top = _exact(stored["step"], "step", 0.0), stored["bottom"], stored["top"]
-        if set(stored) != {"step", "bottom", "top"} or type(bottom) is not int or type(top) is not int:
-            raise Refused(f"a grid has a step, a bottom and a top, got {stored!r}")
-        if not bottom < top < bottom + 1_000_000:
-            raise Refused("the grid is too long")
-        return cls(step, bottom, top)
-
-
-def _on_grid(laws: list[tuple[Law, int]], grid: Grid, points: list[arb]) -> list[tuple[arb, arb]]:
+def _on_grid(laws: list[tuple[Law, int]], proof: dict[str, Any], points: list[arb]) -> list[tuple[arb, arb]]:
     """As :func:`_on_contour` for few parts, by a product of polynomials.
 
     What a part has between two multiples of Δ is split over both so that P and Q keep their masses: that dominates
-    (Doroshenko et al. 2022). Less may be left: with the sum S of n losses and S″ = S + D of their parts on the grid, E[e^(−D)
-    | losses] = 1, so what is added is E[|1 − e^(ε−S″)|; ε between S and S″]. Split at |S″ − ε| = w, it is at most that
-    over |S″ − ε| ≤ w, and 2e^(−2(w−m)²/(nΔ²)), m = nΔ²/8 (Hoeffding, under P and under e^(−D)P). Losses below the grid
-    count as its bottom, or as −∞ from below; above it as infinite, or as its top.
+    (Doroshenko et al. 2022). With the sum S of n losses and S″ = S + D of their parts on the grid E[e^(−D) | losses] =
+    1, so what that adds is E[|1 − e^(ε−S″)|; ε between S and S″]. Split at |S″ − ε| = w, it is at most that over
+    |S″ − ε| ≤ w, and 2e^(−2(w−m)²/(nΔ²)), m = nΔ²/8 (Hoeffding, under P and under e^(−D)P). Losses below the grid count
+    as its bottom, or as −∞ from below; above it as infinite, or as its top.
     """
-    step, many = arb(grid.step), sum(count for _, count in laws)
-    if many * (grid.top - grid.bottom) > 3_000_000:
-        raise Refused("the grid is too long")
+    step, many = arb(_exact(proof["step"], "step", 0.0)), sum(count for _, count in laws)
+    bottom, top = (int(_exact(proof[name], name).p) for name in ("bottom", "top"))
+    if not bottom < top < bottom + 3_000_000 // many:
+        raise Refused("the grid is too long, or has no cells")
     survival, shrink = arb(1), 1 - (-step).exp()
     above, below = fmpz_poly([1 << _BITS]), fmpz_poly([1 << _BITS])
     for law, count in laws:
-        edges = [j * step for j in range(grid.bottom, grid.top + 1)]
+        edges = [j * step for j in range(bottom, top + 1)]
         tails = [law.tails(x) for x in edges]
         masses = [arb(0)] * len(edges)
         for j in range(len(edges) - 1):
@@ -1141,7 +808,7 @@ def _on_grid(laws: list[tuple[Law, int]], grid: Grid, points: list[arb]) -> list
         survival *= (1 - over) ** count
         above = _times_power(above, [masses[0] + 1 - tails[0][0], *masses[1:]], count, up=True)
         below = _times_power(below, [*masses[:-1], masses[-1] + over], count, up=False)
-    start, found = many * grid.bottom, []
+    start, found = many * bottom, []
     spread = many * step * step
     upper_masses, lower_masses = above.coeffs(), below.coeffs()
     for x in points:
@@ -1159,7 +826,8 @@ def _on_grid(laws: list[tuple[Law, int]], grid: Grid, points: list[arb]) -> list
                 near = not abs((start + j) * step - x) > width
                 least += lower_masses[j] * (_positive(1 - gap) - (abs(1 - gap) if near else 0))
             gap *= shrunk
-        off = 2 * (-2 * (width - spread / 8) ** 2 / spread).exp()
+        # and what masses lose by rounding down, all together
+        off = 2 * (-2 * (width - spread / 8) ** 2 / spread).exp() + arb(4 * many * len(lower_masses)) / (1 << _BITS)
         found.append((least / (1 << _BITS) - off, most / (1 << _BITS) + 1 - survival))
     return found
 
@@ -1187,42 +855,38 @@ def _times_power(product: fmpz_poly, masses: list[arb], count: int, *, up: bool)
 # -------------------------------------------------------------------------------------------------------- proofs
 
 
-def _rational_top(parts: Counter[Part]) -> fmpq | None:
-    """The largest sum of losses, where it is rational."""
-    total = fmpq(0)
-    for (kind, value), count in parts.items():
-        match kind:
-            case "laplace" | "maximum" | "laplace maximum" | "span":
-                total += count * value
-            case "pure" if value[1] == 0:
-                total += count * value[0]
-            case "response" | "encoding":
-                total += count * value[0]
-            case "shuffled":
-                total += count * value[0]
-            case "discrete laplace":
-                total += count / value[0]
-            case _:
-                return None
-    return total
+def _top(parts: Counter[Part], present: bool) -> fmpq | arb | None:
+    """The largest sum of losses, exactly where it is rational; None if there is none."""
+    exact, total = fmpq(0), arb(0)
+    for part, count in parts.items():
+        kind, value = part
+        if kind in ("laplace", "maximum", "laplace maximum", "span"):
+            exact += count * value
+        elif kind == "shuffled" or (kind == "coins" and value[2] == 0):
+            exact += count * value[0]
+        elif kind == "discrete laplace":
+            exact += count / value[0]
+        elif kind == "zcdp" or (law := _law(part, present)).top is None or not law.infinite.is_zero():
+            return None
+        else:
+            total += count * law.top
+    return exact if total.is_zero() else total + exact
 
 
-def _curve(parts: Counter[Part], present: bool, points: list[fmpq], goal: arb, proof: Any) -> list[tuple[arb, arb]]:
-    """δ at every point, from below and from above, of one alternative."""
-    at = [arb(point) for point in points]
+def _curve(parts: Counter[Part], present: bool, asked: dict[str, fmpq], goal: arb, proof: Any) -> list[tuple[arb, arb]]:
+    """δ at the ends, from below and from above, of one alternative."""
+    at = [arb(point) for point in asked.values()]
     kinds = {kind for kind, _ in parts}
     if not parts:
         return [(arb(0), arb(0)) for _ in at]
     if "zcdp" in kinds:
         return _concentrated(parts, at, proof)
     if "shuffled" in kinds:
-        return _shuffled(parts, at, goal, proof)
+        return _shuffled(parts, asked, goal, proof)
     laws: list[tuple[Law, int]] = []
     square, survival = arb(0), arb(1)
     for part, count in sorted(parts.items(), key=repr):
         law = _law(part, present)
-        if law is None:
-            raise Refused(f"no proof is known here for {part[0]}")
         if isinstance(law, GaussianLaw):
             square += count * law.square
             continue
@@ -1236,49 +900,36 @@ def _curve(parts: Counter[Part], present: bool, points: list[fmpq], goal: arb, p
     if kinds & {"span", "maximum", "laplace maximum", "batch"}:
         raise Refused("no proof is known here for sums of noisy maxima, or of batches of one size")
     extra = 1 - survival
-    if len(laws) == 1 and isinstance(laws[0][0], DiscreteGaussianLaw) and laws[0][0].is_listed(laws[0][1]):
-        laws = [(_discrete_gaussian_atoms(laws[0][0].sigma, laws[0][0].shift), laws[0][1])]
-    if len(laws) == 1 and isinstance(laws[0][0], Atoms) and laws[0][0].lattice:
-        return [(x + extra, x + extra) for x in _lattice_sum(laws[0][0], laws[0][1], at)]
-    # beyond the largest of all sums nothing is left, and the contour need not find out
-    found: list[tuple[arb, arb]] = [(extra, extra)] * len(at)
-    tops = [law.top for law, _ in laws]
-    top = None if None in tops else sum((n * law.top for law, n in laws if law.top is not None), arb(0))
-    inside = [i for i, x in enumerate(at) if top is None or not x >= top]
-    if inside:
-        asked = [at[i] for i in inside]
-        if isinstance(proof, dict) and "bottom" in proof:
-            answers = _on_grid(laws, Grid.read(proof), asked)
-        else:
-            answers = _on_contour(laws, Contour.read(proof), asked, goal)
-        for i, (below, above) in zip(inside, answers, strict=True):
-            found[i] = below + extra, above + extra
-    return found
+    (law, count), *others = laws
+    if not others and isinstance(law, Atoms) and law.lattice and len(law.losses) * count <= 300_000:
+        return [(x + extra, x + extra) for x in _lattice_sum(law, count, at)]
+    if isinstance(proof, dict) and "bottom" in proof:
+        answers = _on_grid(laws, proof, at)
+    else:
+        answers = _on_contour(laws, proof, at, goal)
+    return [(below + extra, above + extra) for below, above in answers]
 
 
-def _shuffled(parts: Counter[Part], at: list[arb], goal: arb, proof: Any) -> list[tuple[arb, arb]]:
+def _shuffled(parts: Counter[Part], asked: dict[str, fmpq], goal: arb, proof: Any) -> list[tuple[arb, arb]]:
     """δ of one round of shuffled messages: E[(ΣG)₊]/n by the blanket from above, by what others may hold from below."""
-    ((_, (exact_epsilon, users, categories)),) = parts if len(parts) == 1 else ((("", (None, 0, 0)),))
-    if exact_epsilon is None or sum(parts.values()) > 1:
-        raise Refused("no proof is known here for sums of shuffled messages")
-    if not isinstance(proof, dict) or set(proof) != {"above", "below"}:
-        raise Refused("shuffled messages need a contour from above and one from below")
+    if sum(parts.values()) > 1 or not isinstance(proof, dict):
+        raise Refused(
+            "shuffled messages need lines from above and from below, and no proof is known here for their sums"
+        )
+    ((_, (exact_epsilon, users, categories)),) = parts
     epsilon = arb(exact_epsilon)
     e, found = epsilon.exp(), []
-    for i, x in enumerate(at):
-        if x >= epsilon:
-            found.append((arb(0), arb(0)))
-            continue
-        grown = x.exp()
+    for end, x in asked.items():
+        grown = arb(x).exp()
         gain, loss, none = e - grown, 1 - e * grown, 1 - grown
         below, above = arb(0), arb(1)
-        if i == 0:
-            lie = 1 / (e + (categories - 1)) if categories else 1 / (e + 1)
-            values, masses = [gain, loss, arb(0)], [lie, lie]
-            if categories:
-                values, masses = [gain, loss, none, arb(0)], [lie, lie, (categories - 2) * lie]
-            above = _mean_gain(values, [*masses, 1 - sum(masses, arb(0))], users, goal, proof["above"])[1]
-        for stated in proof["below"] if i > 0 else ():
+        if end == "upper":
+            # of an unknown randomizer no message is sure to be neither
+            lie = 1 / (e + (categories - 1 if categories else 1))
+            masses = [lie, lie, (categories - 2) * lie if categories else arb(0)]
+            rest = 1 - sum(masses, arb(0))
+            above = _mean_gain([gain, loss, none, arb(0)], [*masses, rest], users, goal, proof["above"])[1]
+        for stated in proof["below"] if end == "lower" else ():
             # all others hold the first value or a third one, of as many as are known, or of three or two
             line = dict(stated)
             others, k = line.pop("others", None), line.pop("categories", categories)
@@ -1300,121 +951,67 @@ def _mean_gain(values: list[arb], masses: list[arb], users: int, goal: arb, proo
     """E[(ΣG)₊]/n of n gains."""
     scale = values[0].mid()
     law = Atoms([value / scale for value in values], masses)
-    ((below, above),) = _on_contour([(law, users)], Contour.read(proof), [arb(0)], goal * users / scale, losses=False)
+    ((below, above),) = _on_contour([(law, users)], proof, [arb(0)], goal * users / scale, losses=False)
     return below * scale / users, above * scale / users
 
 
 def _concentrated(parts: Counter[Part], at: list[arb], proof: Any) -> list[tuple[arb, arb]]:
-    """A total that is ρ-zCDP, by one order and y₁: for all y > 0, y − e^ε ≤ λ(y^α − αy₁^u·y + u·y₁^α)."""
+    """A total that is ρ-zCDP, by one order and two likelihood ratios."""
     rho = fmpq(0)
     for (kind, value), count in parts.items():
         if kind != "zcdp":
             raise Refused("no proof is known here for sums of zCDP and other releases")
         rho += count * value
-    if not isinstance(proof, dict) or set(proof) != {"order", "low"}:
-        raise Refused("a total that is zCDP needs an order and a point")
+    if not isinstance(proof, dict) or set(proof) != {"order", "low", "high"}:
+        raise Refused("a total that is zCDP needs an order and two points")
     alpha, low = arb(_exact(proof["order"], "order", 1.0)), arb(_exact(proof["low"], "low", -math.inf, 0.0, ends=True))
-    u, first = alpha - 1, low.exp()
-    found = []
-    for x in at:
-        # λ is as small as the inequality allows: y₂ with y₂^u = y₁^u + 1/(λα), where both sides touch
-        n = (arb(rho) * alpha * u).exp() - alpha * first**u + u * first**alpha
-        goal = x.exp()
-
-        def touches(log_second: arb, goal: arb = goal) -> bool:
-            second = log_second.exp()
-            between = u * (second**alpha - first**alpha) / (alpha * (second**u - first**u))
-            return bool(between <= goal)
-
-        lower, upper = float(low) + 1e-12, float(x) + float((1 + 1 / u).log()) + 1.0
-        for _ in range(80):
-            middle = (lower + upper) / 2
-            lower, upper = (middle, upper) if touches(arb(middle)) else (lower, middle)
-        if not touches(arb(lower)):
-            raise Refused("the order says nothing at this ε")
-        bound = n / (alpha * (arb(lower).exp() ** u - first**u))
-        # from below: Gaussian noise of μ² = 2ρ is ρ-zCDP
-        known = GaussianLaw(arb(2 * rho)).delta(x) if rho > 0 else arb(0)
-        found.append((known, bound))
-    return found
-
-
-def _proof_of(proof: Any, side: str, branch: int) -> Any:
-    sides = proof.get(side) if isinstance(proof, dict) else None
-    return sides[branch] if isinstance(sides, list) and branch < len(sides) else None
+    u, first, second = alpha - 1, low.exp(), arb(_exact(proof["high"], "high")).exp()
+    if not second > first:
+        raise Refused("the two points are in the wrong order")
+    # for all y, y − e^ε ≤ λ(y^α − αy₁^u·y + u·y₁^α) with λα(y₂^u − y₁^u) = 1, if at y₂, where it is the tightest
+    gap = alpha * (second**u - first**u)
+    bound = ((arb(rho) * alpha * u).exp() - alpha * first**u + u * first**alpha) / gap
+    least = u * (second**alpha - first**alpha) / gap
+    # from below: Gaussian noise of μ² = 2ρ is ρ-zCDP
+    known = GaussianLaw(arb(2 * rho))
+    return [(known.delta(x) if rho > 0 else arb(0), bound if least <= x.exp() else arb(1)) for x in at]
 
 
 def _check(certificate: dict[str, Any]) -> Verdict:
     if (certificate.get("format"), certificate.get("version")) != FORMAT:
         raise Refused(f"not a certificate of the form {FORMAT[0]} {FORMAT[1]}")
-    unknown = set(certificate) - {"format", "version", "release", "delta", "upper", "lower", "proof"}
-    if unknown:
+    if unknown := set(certificate) - {"format", "version", "release", "delta", "upper", "lower", "proof"}:
         raise Refused(f"a certificate has no field {min(unknown)!r}")
     delta = _exact(certificate.get("delta"), "delta", 0.0, 1.0, ends=True)
     upper = _exact(certificate.get("upper"), "upper", 0.0, ends=True)
-    stated = certificate.get("lower")
-    lower = None if stated is None else _exact(stated, "lower", 0.0, ends=True)
+    lower = None if certificate.get("lower") is None else _exact(certificate["lower"], "lower", 0.0, ends=True)
     if lower is not None and lower > upper:
-        raise Refused(f"the ends are in the wrong order: {stated!r} above {certificate['upper']!r}")
-    branches = _alternatives(certificate.get("release"))
-    if delta == 0:
-        return _check_pure(branches, upper, lower)
-    goal, proof = arb(delta), certificate.get("proof")
-    asked = [upper] if lower is None or lower == 0 else [upper, lower]
-    at_upper: arb | None = None
-    at_lower: arb | None = None
-    for branch, parts in enumerate(branches):
-        asymmetric = any(kind == "sampled" for kind, _ in parts)
-        for side in ("present", "absent") if asymmetric else ("present",):
-            found = _curve(parts, side == "present", asked, goal, _proof_of(proof, side, branch))
-            above = found[0][1]
-            top = _rational_top(parts)
-            if not above <= goal and not (top is not None and top <= upper):
-                low, high = _interval(above)
-                raise Refused(
-                    f"δ at the upper end is not proved to be at most {float(goal):.17g}: {high:.17g} ({side}, branch {branch})"
-                )
-            if top is not None and top <= upper and not above <= goal:
-                above = arb(0)
-            at_upper = above if at_upper is None else at_upper.max(above)
-            if len(found) > 1:
-                below = found[1][0]
-                at_lower = below if at_lower is None else at_lower.max(below)
-    enclosed = None if at_upper is None else (0.0, _interval(at_upper)[1])
-    from_below = None if at_lower is None else (_interval(at_lower)[0], 1.0)
-    if at_lower is not None and not at_lower >= goal:
-        return Verdict(
-            False,
-            f"δ at the lower end is not proved to be at least {float(goal):.17g}: {_interval(at_lower)[0]:.17g}",
-            enclosed,
-            from_below,
-        )
-    claimed = "the upper end is" if lower is None else "both ends are"
-    return Verdict(True, f"{claimed} proved", enclosed, from_below)
-
-
-def _check_pure(branches: list[Counter[Part]], upper: fmpq, lower: fmpq | None) -> Verdict:
-    """δ = 0: the largest loss."""
-    some = lower is None or lower == 0
-    for parts in branches:
-        exact = _rational_top(parts)
-        if exact is None:
-            total = arb(0)
-            for part, count in parts.items():
-                law = _law(part, True)
-                if law is None or law.top is None or not law.infinite.is_zero():
-                    raise Refused("losses may be as large as you like: nothing is proved at δ = 0")
-                total += count * law.top
-            meets, reaches = total <= arb(upper), lower is not None and total >= arb(lower)
-        else:
-            meets, reaches = exact <= upper, lower is not None and exact >= lower
-        reaches = reaches and all(kind in _REACHED for kind, _ in parts)
-        if not meets:
-            raise Refused(f"the largest loss is not proved to be at most {float(arb(upper)):.17g}")
-        some = some or bool(reaches)
-    if not some:
-        return Verdict(False, "no loss is proved to be as large as the lower end")
-    return Verdict(True, "the upper end is proved" if lower is None else "both ends are proved", (0.0, 0.0), None)
+        raise Refused(f"the ends are in the wrong order: {certificate['lower']!r} above {certificate['upper']!r}")
+    goal, proof, most, least = arb(delta), certificate.get("proof") or {}, arb(0), arb(0)
+    reached = lower is None or lower == 0
+    for branch, parts in enumerate(_alternatives(certificate.get("release"), set())):
+        for side in ("present", "absent") if any(kind == "sampled" for kind, _ in parts) else ("present",):
+            # at the largest loss and beyond nothing is left, and no sum has to find that out
+            top = _top(parts, side == "present")
+            asked = {} if top is not None and top <= upper else {"upper": upper}
+            if delta == 0:
+                if asked:
+                    raise Refused(f"the largest loss is not proved to be at most {float(arb(upper)):.17g}")
+                reached = reached or bool(top >= lower and all(kind in _REACHED for kind, _ in parts))
+                continue
+            if not (reached or (top is not None and top <= lower)):
+                asked["lower"] = lower
+            if asked:
+                lines = proof.get(side) or []
+                line = lines[branch] if branch < len(lines) else None
+                found = dict(zip(asked, _curve(parts, side == "present", asked, goal, line), strict=True))
+                most, least = most.max(found.get("upper", (0, most))[1]), least.max(found.get("lower", (least, 0))[0])
+            if not most <= goal:
+                raise Refused(f"at the upper end δ is not proved, but {float(most.upper()):.17g} ({side})")
+    ends = (0.0, float(most.upper()) * (1 + 1e-15)), (float(least.lower()) * (1 - 1e-15), 1.0)
+    if not reached and not (delta > 0 and least >= goal):
+        return Verdict(False, f"at the lower end δ is not proved, but {ends[1][0]:.17g}", *ends)
+    return Verdict(True, f"{'the upper end is' if lower is None else 'both ends are'} proved", *ends)
 
 
 def verify(certificate: Any) -> Verdict:

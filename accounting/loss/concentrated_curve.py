@@ -129,14 +129,19 @@ def _first(rho: float) -> tuple[float, float]:
     return coin.epsilon, probability(_log_delta_of(rho, coin.epsilon, coin.eta, coin.low))
 
 
-def best_point(rho: float, delta: float) -> tuple[float, float]:
-    """About the order α and ln y₁ at which (*) says the most at ``delta``."""
+def best_point(rho: float, delta: float, epsilon: float) -> tuple[float, float, float]:
+    """About the order α, ln y₁ and ln y₂ with which (*) says the most at ``delta``, and surely holds at ``epsilon``."""
     log_delta = log_target(delta)
     u = increasing_root(lambda u: rho * u * u + math.log1p(u) + log_delta, math.sqrt(-log_delta / rho))
-    if not _LEAST < rho < _MOST:
-        return 1 + u, -1e4
-    coin = _coin_at(rho, u, lambda coin: log_delta - coin.log_delta)
-    return 1 + coin.eta, coin.low
+    eta, low = u, -1e3
+    if _LEAST < rho < _MOST:
+        coin = _coin_at(rho, u, lambda coin: log_delta - coin.log_delta)
+        eta, low = coin.eta, coin.low
+    below, above = low, max(epsilon, low) + math.log1p(1 / eta) + 1.0
+    for _ in range(100):
+        middle = (below + above) / 2
+        below, above = (middle, above) if slope(eta, low, middle) <= epsilon else (below, middle)
+    return 1 + eta, low, below - 1e-13 * (1 + abs(below))
 
 
 def _expm1(v: float) -> float:

@@ -16,7 +16,11 @@ from accounting.releases.noise import (
 from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
 from accounting.releases.shuffling import LocalShuffled
 
-__all__ = ["is_certified"]
+__all__ = ["FEW", "is_certified"]
+
+#: Sums of so few samples of Gaussian noise are proved on a grid, of more on a contour; of Laplace noise always on a grid.
+FEW, MOST_LAPLACE = 15, 60
+_GAUSSIAN = (Gaussian, GeneralizedGaussian, TreeAggregation)
 
 _SIMPLE = (
     ApproxDP, DiscreteLaplace, Gaussian, GeneralizedGaussian, Laplace, PureDP, RandomizedResponse, TreeAggregation,
@@ -28,7 +32,7 @@ def is_certified(release: Release) -> bool:
     """Whether everything in the proof of what a description costs is enclosed by :mod:`accounting.checker`."""
     match release:
         case Composed(parts=parts):
-            return all(type(part) is ZCDP for part, _ in parts) or all(_adds_up(part) for part, _ in parts)
+            return all(type(part) is ZCDP for part, _ in parts) or _is_sum(parts)
         case Parallel(branches=branches):
             return all(map(is_certified, branches))
     match release:
@@ -39,6 +43,19 @@ def is_certified(release: Release) -> bool:
         case LocalShuffled(randomizer=randomizer):
             return randomizer is None or (type(randomizer) is RandomizedResponse and randomizer.categories > 2)
     return _adds_up(release)
+
+
+def _is_sum(parts: tuple[tuple[Release, int], ...]) -> bool:
+    """Whether it is so of a sum of what adds up: of few samples of real noise by a grid, which takes only such."""
+    sampled = {type(part.release) for part, _ in parts if isinstance(part, PoissonSubsampled)}
+    count = sum(count for _, count in parts)
+    if Laplace in sampled and count > MOST_LAPLACE:
+        return False
+    if Laplace in sampled or (sampled & set(_GAUSSIAN) and count <= FEW):
+        real = (*_GAUSSIAN, Laplace)
+        kinds = (type(part.release) if isinstance(part, PoissonSubsampled) else type(part) for part, _ in parts)
+        return all(kind in real for kind in kinds)
+    return all(_adds_up(part) for part, _ in parts)
 
 
 def _adds_up(release: Release) -> bool:
