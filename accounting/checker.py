@@ -13,8 +13,7 @@ mechanism's; dominating pairs compose, also adaptively, and sampling the pair is
 Wang 2022, Theorems 10 and 11). The pairs: Gaussian noise (Balle & Wang 2018), also in trees and in norms that are
 described as such; Laplace noise in L1; pure and approximate DP (Kairouz, Oh & Viswanath 2015); noisy maxima by their
 range (Dong, Durfee & Rogers 2020) or as Laplace noise, once; noise on one integer (monotone likelihood ratio). Shuffled
-messages by their blanket (Balle, Bell, Gascón & Nissim 2019), and a total that is ρ-zCDP by one order (Asoodeh et al.
-2021).
+messages by their blanket (Balle, Bell, Gascón & Nissim 2019); a ρ-zCDP total by one order (Asoodeh et al. 2021).
 
 **Sums.** Let S be the sum of the losses, M(z) = E_P[e^(zS)] the product of the parts' transforms, and Z normal with
 mean w²/2 and deviation w. As E[e^(−Z)] = 1, Jensen's inequality gives δ(ε) ≤ E[(1 − e^(ε−S−Z))₊]; what that adds is at
@@ -80,9 +79,8 @@ class Verdict:
     Examples
     --------
     >>> from accounting import Gaussian, certify, verify
-    >>> verdict = verify(certify(10 * Gaussian(5.0), 1e-6))
-    >>> verdict.accepted, bool(verdict)
-    (True, True)
+    >>> bool(verify(certify(10 * Gaussian(5.0), 1e-6)))
+    True
     """
 
     accepted: bool
@@ -92,9 +90,6 @@ class Verdict:
 
     def __bool__(self) -> bool:
         return self.accepted
-
-
-# ------------------------------------------------------------------------------------------------------ small things
 
 
 def _exact(value: Any, name: str, low: float = -math.inf, high: float = math.inf, *, ends: bool = False) -> fmpq:
@@ -124,9 +119,6 @@ def _density(x: arb) -> arb:
 def _positive(x: arb) -> arb:
     """max(x, 0)."""
     return arb(x).max(arb(0))
-
-
-# ------------------------------------------------------------------------------------------------------------- laws
 
 
 class Law:
@@ -177,8 +169,7 @@ class GaussianLaw(Law):
         return ((t + t * t) * self.square / 2).exp()
 
     def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
-        half = self.square / 2
-        return [((z + z * z) * half).exp() for z in _nodes(t, step, count)]
+        return [((z + z * z) * self.square / 2).exp() for z in _nodes(t, step, count)]
 
 
 class LaplaceLaw(Law):
@@ -282,13 +273,8 @@ def _exponential_sums(weights: list[acb] | list[arb], frequencies: list[arb], st
     turns = [acb(0, step * f).exp() for f in frequencies]
     right = acb_mat([_powers(turn, width) for turn in turns])
     columns = [_powers(turn**width, height) for turn in turns]
-    left = acb_mat(
-        [[weight * column[a] for weight, column in zip(weights, columns, strict=True)] for a in range(height)]
-    )
+    left = acb_mat([[acb(w) * column[a] for w, column in zip(weights, columns, strict=True)] for a in range(height)])
     return (left * right).entries()[:count]
-
-
-# -------------------------------------------------------------------------------------- samples of continuous laws
 
 
 class Sampled(Law):
@@ -405,9 +391,8 @@ class SampledGaussian(Sampled):
         """What the rule is off by at c + i·u, 0 ≤ u ≤ ``frequency``."""
         low, high = self._ends(c)
         mu, q, b = self.mu, self.rate, arb(self._best_strip(c, float(frequency), float(step), 0.0)[1])
-        cells = 240
+        cells, total = 240, arb(0)
         width = arb(high - low) / cells
-        total = arb(0)
         sine, cosine = (mu * b).sin(), (mu * b).cos()
         r_left = self._ratio(arb(low))[1].log()
         for i in range(cells):
@@ -433,18 +418,17 @@ class SampledGaussian(Sampled):
         return sum(weights, arb(0)) + arb(0, (beyond + self._error(c, arb(0), step)).abs_upper())
 
     def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
-        c, found, end = self._power(t), list[acb](), 0
-        bits = 60.0
+        c, found, end, bits = self._power(t), list[acb](), 0, 60.0
         while end < count:
             start, end = end, min(count, max(16, 2 * end))
             last = (end - 1) * step
             rule = arb(min(self._best_strip(c, float(last), None, bits)[0], 0.25))
             logs, weights, beyond = self._rule(c, rule)
             frequencies = logs if self.present else [-log for log in logs]
-            shift = start * step
-            turned = [weight * acb(0, shift * f).exp() for weight, f in zip(weights, frequencies, strict=True)]
-            values = _exponential_sums(turned, frequencies, step, end - start)
-            found += _blurred(values, self._error(c, last, rule) + beyond)
+            turned = [weight * acb(0, start * step * f).exp() for weight, f in zip(weights, frequencies, strict=True)]
+            found += _blurred(
+                _exponential_sums(turned, frequencies, step, end - start), self._error(c, last, rule) + beyond
+            )
             # once the powers are next to nothing, it is enough to know that they are
             largest = max(float(value.abs_upper()) for value in found[(start + end) // 2 :])
             largest /= float(found[0].abs_lower())
@@ -456,8 +440,7 @@ class SampledGaussian(Sampled):
         alpha, mu = self._power(t), self.mu
         ends = sorted((-mu, alpha * mu), key=float)
         low, high = ends[0] - 0.01, ends[1] + 0.01
-        cells = 256
-        width = (high - low) / cells
+        cells, width = 256, (high - low) / 256
 
         def psi(x: arb) -> tuple[arb, arb]:
             odds, r = self._ratio(x)
@@ -475,13 +458,8 @@ class SampledGaussian(Sampled):
         return arb(0), (total + before).upper()
 
 
-# ------------------------------------------------------------------------------------------------------ integer noise
-
-
 def _integer_laplace(scale: arb, shift: int) -> Atoms:
     """P(x) ∝ e^(−|x|/t) on the integers, moved by k: losses (2j − k)/t, j = 0, …, k."""
-    if shift > 4000:
-        raise Refused(f"discrete Laplace noise moved by {shift} has too many losses")
     b = (-1 / scale).exp()
     masses = [b**shift / (1 + b), *(b ** (shift - j) * (1 - b) / (1 + b) for j in range(1, shift)), 1 / (1 + b)]
     return Atoms([(2 * j - shift) / scale for j in range(shift + 1)], masses, lattice=True)
@@ -513,8 +491,6 @@ def _integer_gaussian(sigma: arb, shift: int) -> Atoms:
     losses = [arb(shift) * (2 * y + shift) / twice for y in points]
     return Atoms(losses, [mass / norm for mass in masses], rest=rest, lattice=True)
 
-
-# --------------------------------------------------------------------------------------------------- descriptions
 
 # The fields that a stored description may have.
 _FIELDS = {
@@ -674,9 +650,6 @@ def _sampled(law: Law, rate: arb, present: bool) -> Law:
     return Atoms(losses, under_q + [failing for _ in failed], 0, rest=less, lattice=two)
 
 
-# ----------------------------------------------------------------------------------------------------- contours
-
-
 def _on_contour(
     laws: list[tuple[Law, int]], proof: Any, points: list[arb], goal: arb, *, losses: bool = True
 ) -> list[tuple[arb, arb]]:
@@ -684,10 +657,7 @@ def _on_contour(
 
     About ``goal`` is expected. The proof has ``tilt`` t, ``step`` h, ``width`` w, and ``beyond`` s of Chernoff's bound.
     """
-    names = ("tilt", "step", "width", "beyond")
-    if not isinstance(proof, dict) or set(proof) != set(names):
-        raise Refused(f"a sum needs a contour with {', '.join(names)}, got {proof!r}")
-    t, h, w, s = (arb(_exact(proof[name], name, 0.0)) for name in names)
+    t, h, w, s = (arb(_exact(proof[name], name, 0.0)) for name in ("tilt", "step", "width", "beyond"))
     if not s > t:
         raise Refused("beyond must be greater than the tilt")
     linear = 1 if losses else 0  # z² + z or z²
@@ -719,11 +689,9 @@ def _on_contour(
     left_above = base * lift * share(last) * (h + last) / (last * last) / arb.pi()
     left_below = left_above + base * lift * share(last) * bump * (h + 1 / (smooth * last)) / arb.pi()
 
-    values: list[acb] | None = None
+    values = [acb(1)] * count
     for law, times in laws:
-        powers = [value**times for value in law.moments(t, h, count, times)]
-        values = powers if values is None else [a * b for a, b in zip(values, powers, strict=True)]
-    assert values is not None
+        values = [a * b**times for a, b in zip(values, law.moments(t, h, count, times), strict=True)]
     sums = [[acb(0), acb(0)] for _ in points]
     turns = [_powers(acb(0, -h * x).exp(), count) for x in points]
     for k, (z, value) in enumerate(zip(_nodes(t, h, count), values, strict=True)):
@@ -766,17 +734,13 @@ def _lattice_sum(law: Atoms, count: int, points: list[arb]) -> list[arb]:
     """E[(1 − e^(x−S))₊] of a sum of ``count`` equal losses on a lattice, by a power of a polynomial."""
     left_out = arb(0) if law.rest is None else arb(0).union(count * law.rest(arb(0)))
     kept = [(loss, mass) for loss, mass in zip(law.losses, law.masses, strict=True) if not mass.is_zero()]
-    if len(kept) == 1:
-        return [kept[0][1] ** count * _positive(1 - (x - count * kept[0][0]).exp()) for x in points]
     masses = (arb_poly([mass for _, mass in kept]) ** count).coeffs()
     spacing, start = kept[1][0] - kept[0][0], count * kept[0][0]
     found = []
     for x in points:
-        total = arb(0)
         first = max(0, math.floor(float((x - start) / spacing)) - 1)
-        for j in range(first, len(masses)):
-            total += masses[j] * _positive(1 - (x - start - j * spacing).exp())
-        found.append(total + left_out)
+        terms = (masses[j] * _positive(1 - (x - start - j * spacing).exp()) for j in range(first, len(masses)))
+        found.append(sum(terms, left_out))
     return found
 
 
@@ -836,13 +800,13 @@ def _times_power(product: fmpz_poly, masses: list[arb], count: int, *, up: bool)
     """The product with a power, of integers over 2^_BITS that are rounded up or down at every step."""
 
     def rounded(poly: fmpz_poly) -> fmpz_poly:
-        if up:
-            return fmpz_poly([-((-c) >> _BITS) for c in poly.coeffs()])
-        return fmpz_poly([c >> _BITS for c in poly.coeffs()])
+        return fmpz_poly([-((-c) >> _BITS) if up else c >> _BITS for c in poly.coeffs()])
 
-    scaled = [mass * (1 << _BITS) for mass in masses]
-    ends = [x.upper().ceil() if up else x.lower().floor() for x in scaled]
-    base = fmpz_poly([max(end.upper().ceil().unique_fmpz() if up else end.unique_fmpz(), 0) for end in ends])
+    scaled = [(mass * (1 << _BITS)).max(arb(0)) for mass in masses]
+    ends = [(x.upper().ceil() if up else x.lower().floor()).unique_fmpz() for x in scaled]
+    base = fmpz_poly([int(end) for end in ends if end is not None])
+    if len(ends) != sum(end is not None for end in ends):
+        raise Refused("the masses on the grid are not known")
     while count:
         if count & 1:
             product = rounded(product * base)
@@ -850,9 +814,6 @@ def _times_power(product: fmpz_poly, masses: list[arb], count: int, *, up: bool)
         if count:
             base = rounded(base * base)
     return product
-
-
-# -------------------------------------------------------------------------------------------------------- proofs
 
 
 def _top(parts: Counter[Part], present: bool) -> fmpq | arb | None:
@@ -883,15 +844,10 @@ def _curve(parts: Counter[Part], present: bool, asked: dict[str, fmpq], goal: ar
         return _concentrated(parts, at, proof)
     if "shuffled" in kinds:
         return _shuffled(parts, asked, goal, proof)
-    laws: list[tuple[Law, int]] = []
-    square, survival = arb(0), arb(1)
-    for part, count in sorted(parts.items(), key=repr):
-        law = _law(part, present)
-        if isinstance(law, GaussianLaw):
-            square += count * law.square
-            continue
-        survival *= (1 - law.infinite) ** count
-        laws.append((law, count))
+    priced = [(_law(part, present), count) for part, count in sorted(parts.items(), key=repr)]
+    laws = [(law, count) for law, count in priced if not isinstance(law, GaussianLaw)]
+    square = sum((count * law.square for law, count in priced if isinstance(law, GaussianLaw)), arb(0))
+    extra = 1 - math.prod(((1 - law.infinite) ** count for law, count in laws), start=arb(1))
     if square > 0:
         laws.append((GaussianLaw(square), 1))
     if len(laws) == 1 and laws[0][1] == 1:
@@ -899,23 +855,19 @@ def _curve(parts: Counter[Part], present: bool, asked: dict[str, fmpq], goal: ar
         return [(arb(0) if "laplace maximum" in kinds else x, x) for x in values]
     if kinds & {"span", "maximum", "laplace maximum", "batch"}:
         raise Refused("no proof is known here for sums of noisy maxima, or of batches of one size")
-    extra = 1 - survival
     (law, count), *others = laws
     if not others and isinstance(law, Atoms) and law.lattice and len(law.losses) * count <= 300_000:
         return [(x + extra, x + extra) for x in _lattice_sum(law, count, at)]
-    if isinstance(proof, dict) and "bottom" in proof:
-        answers = _on_grid(laws, proof, at)
-    else:
-        answers = _on_contour(laws, proof, at, goal)
+    if proof is None:
+        raise Refused("a sum needs a line of proof")
+    answers = _on_grid(laws, proof, at) if "bottom" in proof else _on_contour(laws, proof, at, goal)
     return [(below + extra, above + extra) for below, above in answers]
 
 
 def _shuffled(parts: Counter[Part], asked: dict[str, fmpq], goal: arb, proof: Any) -> list[tuple[arb, arb]]:
     """δ of one round of shuffled messages: E[(ΣG)₊]/n by the blanket from above, by what others may hold from below."""
     if sum(parts.values()) > 1 or not isinstance(proof, dict):
-        raise Refused(
-            "shuffled messages need lines from above and from below, and no proof is known here for their sums"
-        )
+        raise Refused("no proof is known here for sums of shuffled messages")
     ((_, (exact_epsilon, users, categories)),) = parts
     epsilon = arb(exact_epsilon)
     e, found = epsilon.exp(), []
@@ -933,12 +885,11 @@ def _shuffled(parts: Counter[Part], asked: dict[str, fmpq], goal: arb, proof: An
             # all others hold the first value or a third one, of as many as are known, or of three or two
             line = dict(stated)
             others, k = line.pop("others", None), line.pop("categories", categories)
-            if type(k) is not int or not (k == categories or (categories == 0 and k in (2, 3))):
-                raise Refused("no such witness for shuffled messages")
+            known = type(k) is int and (k == categories or (categories == 0 and k in (2, 3)))
             lie = 1 / (e + (k - 1))
-            if others == "first":
+            if known and others == "first":
                 values, masses = [gain / e, loss, none], [e * lie, lie, (k - 2) * lie]
-            elif others == "third" and k >= 3:
+            elif known and others == "third" and k >= 3:
                 values, masses = [gain, loss, none / e, none], [lie, lie, e * lie, (k - 3) * lie]
             else:
                 raise Refused("no such witness for shuffled messages")
@@ -962,8 +913,6 @@ def _concentrated(parts: Counter[Part], at: list[arb], proof: Any) -> list[tuple
         if kind != "zcdp":
             raise Refused("no proof is known here for sums of zCDP and other releases")
         rho += count * value
-    if not isinstance(proof, dict) or set(proof) != {"order", "low", "high"}:
-        raise Refused("a total that is zCDP needs an order and two points")
     alpha, low = arb(_exact(proof["order"], "order", 1.0)), arb(_exact(proof["low"], "low", -math.inf, 0.0, ends=True))
     u, first, second = alpha - 1, low.exp(), arb(_exact(proof["high"], "high")).exp()
     if not second > first:
@@ -984,11 +933,8 @@ def _check(certificate: dict[str, Any]) -> Verdict:
         raise Refused(f"a certificate has no field {min(unknown)!r}")
     delta = _exact(certificate.get("delta"), "delta", 0.0, 1.0, ends=True)
     upper = _exact(certificate.get("upper"), "upper", 0.0, ends=True)
-    lower = None if certificate.get("lower") is None else _exact(certificate["lower"], "lower", 0.0, ends=True)
-    if lower is not None and lower > upper:
-        raise Refused(f"the ends are in the wrong order: {certificate['lower']!r} above {certificate['upper']!r}")
-    goal, proof, most, least = arb(delta), certificate.get("proof") or {}, arb(0), arb(0)
-    reached = lower is None or lower == 0
+    lower = _exact(certificate.get("lower") or 0, "lower", 0.0, certificate["upper"], ends=True)
+    goal, proof, most, least, reached = arb(delta), certificate.get("proof") or {}, arb(0), arb(0), lower == 0
     for branch, parts in enumerate(_alternatives(certificate.get("release"), set())):
         for side in ("present", "absent") if any(kind == "sampled" for kind, _ in parts) else ("present",):
             # at the largest loss and beyond nothing is left, and no sum has to find that out
@@ -997,7 +943,8 @@ def _check(certificate: dict[str, Any]) -> Verdict:
             if delta == 0:
                 if asked:
                     raise Refused(f"the largest loss is not proved to be at most {float(arb(upper)):.17g}")
-                reached = reached or bool(top >= lower and all(kind in _REACHED for kind, _ in parts))
+                attained = top is not None and top >= lower and all(kind in _REACHED for kind, _ in parts)
+                reached = reached or bool(attained)
                 continue
             if not (reached or (top is not None and top <= lower)):
                 asked["lower"] = lower
@@ -1011,7 +958,7 @@ def _check(certificate: dict[str, Any]) -> Verdict:
     ends = (0.0, float(most.upper()) * (1 + 1e-15)), (float(least.lower()) * (1 - 1e-15), 1.0)
     if not reached and not (delta > 0 and least >= goal):
         return Verdict(False, f"at the lower end δ is not proved, but {ends[1][0]:.17g}", *ends)
-    return Verdict(True, f"{'the upper end is' if lower is None else 'both ends are'} proved", *ends)
+    return Verdict(True, f"{'the upper end is' if lower == 0 else 'both ends are'} proved", *ends)
 
 
 def verify(certificate: Any) -> Verdict:
@@ -1029,13 +976,9 @@ def verify(certificate: Any) -> Verdict:
 
     Examples
     --------
-    >>> from dataclasses import replace
     >>> from accounting import Laplace, certify, verify
-    >>> certificate = certify(10 * Laplace(5.0), 1e-6)
-    >>> verify(certificate).reason
+    >>> verify(certify(10 * Laplace(5.0), 1e-6)).reason
     'both ends are proved'
-    >>> verify(replace(certificate, upper=0.99 * certificate.upper)).accepted
-    False
     """
     if not isinstance(certificate, dict):
         certificate = json.loads(certificate.to_json())

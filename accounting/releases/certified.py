@@ -18,7 +18,7 @@ from accounting.releases.shuffling import LocalShuffled
 
 __all__ = ["FEW", "is_certified"]
 
-#: Sums of so few samples of Gaussian noise are proved on a grid, of more on a contour; of Laplace noise always on a grid.
+#: Sums of so few samples of Gaussian noise are proved on a grid, of more on a contour; of Laplace noise on a grid.
 FEW, MOST_LAPLACE = 15, 60
 _GAUSSIAN = (Gaussian, GeneralizedGaussian, TreeAggregation)
 
