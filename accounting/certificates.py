@@ -273,8 +273,8 @@ def contour(
     best = int(np.argmin(cost))
     found: tuple[float, float, float] | None = None
     for i in range(0, min(best + 1, tilts.size - 2)):
-        # far from the saddle point digits cancel
-        if cost[i] - cost[best] < _CANCELLED:
+        # far from the saddle point digits cancel; what is next to nothing needs none
+        if cost[i] - max(cost[best], math.log(delta)) < _CANCELLED:
             low = (0.7 - goal) / tilts[i]
             if not losses:
                 low += 2 * math.log1p(low * tilts[i]) / tilts[i]
@@ -286,7 +286,9 @@ def contour(
     if found is None:
         raise UnsupportedRelease("no line of integration was found")
     period, tilt, beyond = found
-    # ε grows by tw²/2
-    scale = epsilon if losses else 1.0 / tilt
-    width = math.sqrt(2 * share * scale / tilt)
+    # the slope of ln δ, at the saddle point or where δ is as small as asked
+    slope = float(tilts[np.argmax(cost <= max(cost[best], math.log(delta)) + 1e-9)])
+    # ε grows by w²/2 times that
+    scale = epsilon if losses else 1.0 / slope
+    width = math.sqrt(2 * share * scale / slope)
     return {"tilt": tilt, "step": float(2 * math.pi / period), "width": float(width), "beyond": beyond}

@@ -264,7 +264,7 @@ def _powers(base: acb, count: int) -> list[acb]:
     return found[:count]
 
 
-def _exponential_sums(weights: list[acb] | list[arb], frequencies: list[arb], step: arb, count: int) -> list[acb]:
+def _exponential_sums(weights: list[Any], frequencies: list[arb], step: arb, count: int) -> list[acb]:
     """Σ_j w_j·e^(i·k·step·f_j) for k < ``count``, as a product of two matrices: k = a·B + b."""
     if len(weights) * count > _MOST_PRODUCTS:
         raise Refused(f"{count} nodes of {len(weights)} terms are too many")
@@ -335,9 +335,10 @@ class SampledGaussian(Sampled):
         odds = self.rate * (self.mu * x - self.mu**2 / 2).exp()
         return odds, 1 - self.rate + odds
 
-    def _ends(self, c: arb) -> tuple[float, float]:
-        """Where φ·r^c is negligible, roughly: r^c is at most about 1 or e^(cμx)."""
-        return -18.0, 18.0 + max(0.0, float(c * self.mu))
+    def _ends(self, c: arb, grown: float = 0.0) -> tuple[float, float]:
+        """Where φ·r^c·e^``grown`` is negligible, roughly: r^c is at most about 1 or e^(cμx)."""
+        far = math.sqrt(324 + 2 * grown)
+        return -far, far + max(0.0, float(c * self.mu))
 
     def _beyond(self, c: arb, low: arb, high: arb) -> arb:
         """∫φ·r^c outside [low, high], with low < 0 < high and beyond the slope's zeros; and the two values there."""
@@ -370,10 +371,10 @@ class SampledGaussian(Sampled):
     def _best_strip(self, c: arb, u: float, step: float | None, bits: float) -> tuple[float, float]:
         """A strip, by rough floats: of the largest step that leaves out e^(−bits), or of the least error of a step."""
         mu, q, t = float(self.mu), float(self.rate), float(c)
-        low, high = self._ends(c)
+        low, high = self._ends(c, u * math.pi / 2)
         lines = []
-        for i in range(161):
-            x = low + (high - low) * i / 160
+        for i in range(321):
+            x = low + (high - low) * i / 320
             y = mu * x - mu * mu / 2
             odds = q * math.exp(min(y, 600.0))
             lines.append((odds, t * (math.log(1 - q + odds) if y < 600 else y + math.log(q)) - x * x / 2))
@@ -389,9 +390,9 @@ class SampledGaussian(Sampled):
 
     def _error(self, c: arb, frequency: arb, step: arb) -> arb:
         """What the rule is off by at c + i·u, 0 ≤ u ≤ ``frequency``."""
-        low, high = self._ends(c)
         mu, q, b = self.mu, self.rate, arb(self._best_strip(c, float(frequency), float(step), 0.0)[1])
-        cells, total = 240, arb(0)
+        low, high = self._ends(c, float(frequency * mu * b))
+        cells, total = math.ceil(7 * (high - low)), arb(0)
         width = arb(high - low) / cells
         sine, cosine = (mu * b).sin(), (mu * b).cos()
         r_left = self._ratio(arb(low))[1].log()
