@@ -31,7 +31,9 @@ from accounting.errors import UnsupportedRelease
 from accounting.ledger.record.release_json import decode, encode
 from accounting.loss.concentrated_curve import best_point
 from accounting.loss.gaussian import GaussianPair
+from accounting.loss.integers import IntegerPair
 from accounting.loss.laplace import LaplacePair
+from accounting.loss.responses import Coins
 from accounting.loss.sampled import SubsampledPair
 from accounting.releases import ZCDP, Composed, LocalShuffled, NoisyMax, Release
 from accounting.releases.certified import FEW, is_certified
@@ -46,6 +48,8 @@ _MARGIN = 1e-6
 _SMOOTHED, _CLOSELY, _ALIASED = 4e-7, 2e-8, 1e-8
 # As few samples of Gaussian noise are added on a grid; the lower end of that proof is less sharp.
 _MOST_NODES, _ON_A_GRID, _BELOW = 1e6, 5e-6, 2e-3
+# The checker multiplies out sums of equal losses on a lattice up to this.
+_MOST_POWERS = 300_000
 # ln of what terms of a sum may be larger than the sum.
 _CANCELLED = 25.0
 
@@ -204,7 +208,11 @@ def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -
     losses = Convolution(parts, -600.0)
     if ends[0] * (1 - _BELOW) >= losses.reach:
         return None
-    epsilon = min(ends[1], (1 - 1e-9) * losses.reach)
+    # beyond the largest sum the upper end needs no line
+    epsilon = ends[1] if ends[1] * (1 + _MARGIN) < losses.reach else ends[0] * (1 - _MARGIN)
+    (first, _), *others = parts
+    if not others and isinstance(first, (Coins, IntegerPair)) and count * len(first.atoms()[0]) <= _MOST_POWERS:
+        return None
     sampled = {type(pair.inner) for pair, _ in parts if isinstance(pair, SubsampledPair)}
     if LaplacePair in sampled or (GaussianPair in sampled and count <= FEW):
         rare = math.log(delta) - 21.0
@@ -214,7 +222,9 @@ def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -
         step = min(math.sqrt(60 * share * epsilon / (count * tilt)), (top + bottom) / 500)
         step = max(step, count * (top + bottom) / _MOST_NODES)
         return {"step": step, "bottom": -math.ceil(bottom / step) - 1, "top": math.ceil(top / step) + 1}
-    return contour(losses.curve, delta, epsilon, 2000.0 / max(losses.highest), share)
+    if GaussianPair in sampled:  # whose own smoothness decides
+        share = _CLOSELY
+    return contour(losses.curve, delta, epsilon, 1e7 / max(losses.highest), share)
 
 
 def _concentrated(release: Release) -> float:
@@ -240,7 +250,7 @@ def _shuffled(release: LocalShuffled, delta: float, epsilon: float, share: float
         def curve(t: float) -> float:
             return users * (float(np.max(t * v)) + math.log(float(m @ np.exp(t * v - np.max(t * v)))))
 
-        return contour(curve, delta * users / scale, 0.0, 200.0, 10 * share, losses=False)
+        return contour(curve, delta * users / scale, 0.0, 1e4, 10 * share, losses=False)
 
     lie = 1 / (e + max(k - 1, 1))
     if k:
@@ -267,9 +277,10 @@ def contour(
 
     # what is added from below is at most e^(−tT), from above e^(tT) times what Chernoff's bound says of δ(ε + T)
     goal = math.log(delta) + math.log(_ALIASED)
-    tilts = np.geomspace(1e-5, 1.0, 400) * most
+    tilts = np.geomspace(1e-9, 1.0, 500) * most
     exponents = np.array([curve(float(t)) - t * epsilon for t in tilts])
-    cost = exponents - np.log(tilts * (tilts + 1) if losses else tilts**2)
+    # Chernoff's bound
+    cost = exponents - np.log(tilts + 1 if losses else tilts) - 1
     best = int(np.argmin(cost))
     found: tuple[float, float, float] | None = None
     for i in range(0, min(best + 1, tilts.size - 2)):
@@ -288,7 +299,7 @@ def contour(
     period, tilt, beyond = found
     # the slope of ln δ, at the saddle point or where δ is as small as asked
     slope = float(tilts[np.argmax(cost <= max(cost[best], math.log(delta)) + 1e-9)])
-    # ε grows by w²/2 times that
+    # ε grows by w²/2 times the density of the sum over the slope of δ
     scale = epsilon if losses else 1.0 / slope
-    width = math.sqrt(2 * share * scale / slope)
+    width = math.sqrt(2 * share * scale / (slope + losses))
     return {"tilt": tilt, "step": float(2 * math.pi / period), "width": float(width), "beyond": beyond}
