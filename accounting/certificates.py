@@ -33,6 +33,7 @@ from accounting.loss.concentrated_curve import best_point
 from accounting.loss.gaussian import GaussianPair
 from accounting.loss.integers import IntegerPair
 from accounting.loss.laplace import LaplacePair
+from accounting.loss.pair import LossPair
 from accounting.loss.responses import Coins
 from accounting.loss.sampled import SubsampledPair
 from accounting.releases import ZCDP, Composed, LocalShuffled, NoisyMax, Release
@@ -224,7 +225,19 @@ def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -
         return {"step": step, "bottom": -math.ceil(bottom / step) - 1, "top": math.ceil(top / step) + 1}
     if GaussianPair in sampled:  # whose own smoothness decides
         share = _CLOSELY
-    return contour(losses.curve, delta, epsilon, 1e7 / max(losses.highest), share)
+
+    def curve(t: float) -> float:
+        """Σ ln E[e^(tL)]: of samples of Gaussian noise moments grow from losses that are rarer than floats."""
+        return max(losses.curve(t), math.fsum(count * _far(pair, t) for pair, count in parts))
+
+    return contour(curve, delta, epsilon, 1e7 / max(losses.highest), share)
+
+
+def _far(pair: LossPair, t: float) -> float:
+    """ln of q^(1+t)·e^((t²+t)μ²/2), what losses of a unit that was read make of a sample's moment; 0 if it is less."""
+    if isinstance(pair, SubsampledPair) and pair.present and isinstance(pair.inner, GaussianPair):
+        return max(0.0, (1 + t) * math.log(pair.rate) + (t * t + t) * pair.inner.mu**2 / 2)
+    return 0.0
 
 
 def _concentrated(release: Release) -> float:
