@@ -274,7 +274,8 @@ def _exponential_sums(weights: list[Any], frequencies: list[arb], step: arb, cou
     right = acb_mat([_powers(turn, width) for turn in turns])
     columns = [_powers(turn**width, height) for turn in turns]
     left = acb_mat([[acb(w) * column[a] for w, column in zip(weights, columns, strict=True)] for a in range(height)])
-    return (left * right).entries()[:count]
+    found: list[acb] = (left * right).entries()
+    return found[:count]
 
 
 class Sampled(Law):
