@@ -36,7 +36,7 @@ from accounting.loss.laplace import LaplacePair
 from accounting.loss.pair import LossPair
 from accounting.loss.responses import Coins
 from accounting.loss.sampled import SubsampledPair
-from accounting.releases import ZCDP, Composed, LocalShuffled, NoisyMax, Release
+from accounting.releases import ZCDP, Composed, LocalShuffled, Release
 from accounting.releases.certified import FEW, is_certified
 
 __all__ = ["Certificate", "certify"]
@@ -162,8 +162,7 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
         if delta > 0 and (rho := _concentrated(release)) > 0:
             # the coins that cost more have no short proof
             lower = min(lower, (1 - 1e-9) * gdp_epsilon(math.sqrt(2 * rho), delta))
-        known = not isinstance(release, NoisyMax) or release.noise != "laplace"
-        ends: tuple[float | None, float] = (float(lower) if known else None, float(upper))
+        ends: tuple[float | None, float] = (float(lower), float(upper))
     else:
         from accounting.totals import epsilon as least_epsilon
 
@@ -263,7 +262,7 @@ def _shuffled(release: LocalShuffled, delta: float, epsilon: float, share: float
         def curve(t: float) -> float:
             return users * (float(np.max(t * v)) + math.log(float(m @ np.exp(t * v - np.max(t * v)))))
 
-        return contour(curve, delta * users / scale, 0.0, 1e4, 10 * share, losses=False)
+        return contour(curve, delta * users / scale, 0.0, 1e4, 2 * share, losses=False)
 
     lie = 1 / (e + max(k - 1, 1))
     if k:

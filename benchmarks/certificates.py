@@ -88,7 +88,7 @@ def _release(draw: random.Random) -> tuple[Release, float]:
         (4, lambda: n * PoissonSubsampled(PureDP(log_uniform(0.1, 1.5)), log_uniform(0.01, 0.2))),
         (3, lambda: draw.randint(1, 40) * DiscreteGaussian(log_uniform(2, 12), shift=draw.randint(1, 3))),
         (3, lambda: n * DiscreteLaplace(log_uniform(3, 40), shift=draw.randint(1, 6))),
-        (3, lambda: NoisyMax(log_uniform(0.05, 3), draw.choice(("gumbel", "laplace", "exponential")))),
+        (3, lambda: NoisyMax(log_uniform(0.05, 3), draw.choice(("gumbel", "exponential")))),
         (3, lambda: draw.randint(1, 20) * ZCDP(log_uniform(1e-3, 0.3))),
         (2, lambda: LocalShuffled(log_uniform(0.5, 3), draw.randint(1_000, 50_000))),
         (1, lambda: LocalShuffled(RandomizedResponse(log_uniform(0.5, 3), draw.randint(3, 20)), 10_000)),

@@ -36,7 +36,9 @@ def is_certified(release: Release) -> bool:
         case Parallel(branches=branches):
             return all(map(is_certified, branches))
     match release:
-        case NoisyMax() | ZCDP():
+        case NoisyMax(noise=noise):
+            return noise != "laplace"
+        case ZCDP():
             return True
         case FixedSizeSubsampled(release=inner):
             return type(inner) not in (PoissonSubsampled, DiscreteGaussian) and _adds_up(inner)
