@@ -49,6 +49,8 @@ _MARGIN = 1e-6
 _SMOOTHED, _CLOSELY, _ALIASED = 4e-7, 2e-8, 1e-8
 # As few samples of Gaussian noise are added on a grid; the lower end of that proof is less sharp.
 _MOST_NODES, _ON_A_GRID, _BELOW = 1e6, 5e-6, 2e-3
+# Others who all hold one value are at most so much less bad than the worst of binary inputs.
+_ALL_ALIKE = 0.01
 # The checker multiplies out sums of equal losses on a lattice up to this.
 _MOST_POWERS = 300_000
 # ln of what terms of a sum may be larger than the sum.
@@ -162,6 +164,8 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
         if delta > 0 and (rho := _concentrated(release)) > 0:
             # the coins that cost more have no short proof
             lower = min(lower, (1 - 1e-9) * gdp_epsilon(math.sqrt(2 * rho), delta))
+        if isinstance(release, LocalShuffled) and release.randomizer is None:
+            lower *= 1 - _ALL_ALIKE
         ends: tuple[float | None, float] = (float(lower), float(upper))
     else:
         from accounting.totals import epsilon as least_epsilon
@@ -211,6 +215,8 @@ def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -
     # beyond the largest sum the upper end needs no line
     epsilon = ends[1] if ends[1] * (1 + _MARGIN) < losses.reach else ends[0] * (1 - _MARGIN)
     (first, _), *others = parts
+    if isinstance(first, SubsampledPair) and isinstance(first.inner, Coins) and first.inner.categories == 2:
+        first = first.inner  # two losses, too
     if not others and isinstance(first, (Coins, IntegerPair)) and count * len(first.atoms()[0]) <= _MOST_POWERS:
         return None
     sampled = {type(pair.inner) for pair, _ in parts if isinstance(pair, SubsampledPair)}

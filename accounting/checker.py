@@ -374,8 +374,8 @@ class SampledGaussian(Sampled):
         mu, q, t = float(self.mu), float(self.rate), float(c)
         low, high = self._ends(c, u * math.pi / 2)
         lines = []
-        for i in range(321):
-            x = low + (high - low) * i / 320
+        for i in range(points := math.ceil(5 * (high - low))):
+            x = low + (high - low) * i / points
             y = mu * x - mu * mu / 2
             odds = q * math.exp(min(y, 600.0))
             lines.append((odds, t * (math.log(1 - q + odds) if y < 600 else y + math.log(q)) - x * x / 2))
@@ -435,7 +435,7 @@ class SampledGaussian(Sampled):
             largest = max(float(value.abs_upper()) for value in found[(start + end) // 2 :])
             largest /= float(found[0].abs_lower())
             if largest < 1 and times * math.log(largest) < -80.0:
-                bits = max(4.0, 3.0 - math.log(1 - largest))
+                bits = max(4.0 + 1500.0 / times, 3.0 - math.log(1 - largest))
         return found
 
     def decay(self, t: arb) -> tuple[arb, arb]:
