@@ -52,6 +52,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from accounting.attacks import Attacker, attacker
     from accounting.bounds import Bracket, bound
+    from accounting.certificates import Certificate, certify
+    from accounting.checker import Verdict, verify
     from accounting.compose.distribution import PLD
     from accounting.ledger import Ledger
     from accounting.loss.pair import LossPair
@@ -67,6 +69,7 @@ __all__ = [
     "Bracket",
     "Budget",
     "BudgetExceeded",
+    "Certificate",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "FixedSizeSubsampled",
@@ -90,10 +93,12 @@ __all__ = [
     "TreeAggregation",
     "UnaryEncoding",
     "UnsupportedRelease",
+    "Verdict",
     "ZCDP",
     "attacker",
     "bound",
     "calibrate",
+    "certify",
     "compare",
     "compose",
     "delta",
@@ -101,6 +106,7 @@ __all__ = [
     "gdp",
     "parallel",
     "rdp",
+    "verify",
     "zcdp",
 ]
 
@@ -108,11 +114,15 @@ __all__ = [
 _LATER = {
     "Attacker": "accounting.attacks",
     "Bracket": "accounting.bounds",
+    "Certificate": "accounting.certificates",
     "Ledger": "accounting.ledger",
     "LossPair": "accounting.loss.pair",
     "PLD": "accounting.compose.distribution",
+    "Verdict": "accounting.checker",
     "attacker": "accounting.attacks",
     "bound": "accounting.bounds",
+    "certify": "accounting.certificates",
+    "verify": "accounting.checker",
 }
 
 

@@ -4,6 +4,10 @@ The upper value holds for every mechanism that fits the description. The lower o
 fit it, or a bound below that cost: so whatever accountant is used, no smaller ε can be proved of the description alone.
 
 Which mechanism that is, and how its composition is bounded from below: :mod:`accounting.lower.lower_bound`.
+
+*Certified* or *numerical*. Rounding is accounted for everywhere, but the proofs of some prices have constants that were
+chosen by experience, and functions of libraries that are assumed accurate. Where :mod:`accounting.checker` proves the
+ends again with everything enclosed, the bracket is certified, and :func:`accounting.certify` makes a certificate of it.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import NamedTuple
 
 from accounting.checks import fraction
 from accounting.releases import Release
+from accounting.releases.certified import is_certified
 from accounting.totals import compare, epsilon
 
 __all__ = ["Bracket", "bound"]
@@ -21,8 +26,21 @@ __all__ = ["Bracket", "bound"]
 _WIDE = 0.01
 
 
-class Bracket(NamedTuple):
-    """ε lies in [``lower``, ``upper``].
+class _Ends(NamedTuple):
+    lower: float
+    upper: float
+
+
+class Bracket(_Ends):
+    """ε lies in [``lower``, ``upper``]; a pair of both.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The ends.
+    certified : bool
+        Whether everything in their proof is enclosed for descriptions of this kind, so that
+        :func:`accounting.certify` makes a certificate. Else the bracket is numerical.
 
     Examples
     --------
@@ -30,10 +48,19 @@ class Bracket(NamedTuple):
     >>> lower, upper = bound(10 * Laplace(2.0), 1e-6)
     >>> bool(lower <= upper), round(float(upper), 2)
     (True, 5.0)
+    >>> bound(10 * Laplace(2.0), 1e-6).certified
+    True
     """
 
-    lower: float
-    upper: float
+    certified: bool
+
+    def __new__(cls, lower: float, upper: float, certified: bool = False) -> Bracket:
+        bracket = super().__new__(cls, lower, upper)
+        bracket.certified = certified
+        return bracket
+
+    def __reduce__(self) -> tuple[type[Bracket], tuple[float, float, bool]]:
+        return type(self), (self.lower, self.upper, self.certified)
 
 
 def bound(release: Release, delta: float) -> Bracket:
@@ -65,4 +92,4 @@ def bound(release: Release, delta: float) -> Bracket:
     lower = min(lower_epsilon(release, delta), upper)
     if upper - lower > _WIDE * upper:
         warnings.warn(f"ε is only known to lie between {lower:g} and {upper:g} at delta={delta:g}", stacklevel=2)
-    return Bracket(lower, upper)
+    return Bracket(lower, upper, is_certified(release))

@@ -82,8 +82,9 @@ def test_arrows_point_down_only():
     assert {name: roots for name, roots in up.items() if roots} == {}
 
 
-# of one subject all the same: what a ledger is told and asked; more than half is docstrings
-LONG = {"accounting/ledger/ledger.py"}
+# of one subject all the same: what a ledger is told and asked; more than half is docstrings. And the checker of
+# certificates, which imports nothing of the package and is read alone
+LONG = {"accounting/ledger/ledger.py", "accounting/checker.py"}
 
 
 def test_no_file_holds_more_than_a_reader_takes_in():

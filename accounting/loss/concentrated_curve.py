@@ -33,7 +33,7 @@ from accounting.conversions import increasing_root, largest, log_target, paramet
 from accounting.loss.worst_coins import LOWEST, SAFETY, Coin, lost, slope, worst_coin
 from accounting.roots import root_between
 
-__all__ = ["epsilon_of", "lower_zcdp_epsilon", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
+__all__ = ["best_point", "epsilon_of", "lower_zcdp_epsilon", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # A ρ below this is priced as this one: safe, and its orders still square without overflow.
@@ -127,6 +127,21 @@ def _first(rho: float) -> tuple[float, float]:
     """ε₁, and δ there, rounded up."""
     coin = worst_coin(rho, LOWEST)
     return coin.epsilon, probability(_log_delta_of(rho, coin.epsilon, coin.eta, coin.low))
+
+
+def best_point(rho: float, delta: float, epsilon: float) -> tuple[float, float, float]:
+    """About the order α, ln y₁ and ln y₂ with which (*) says the most at ``delta``, and surely holds at ``epsilon``."""
+    log_delta = log_target(delta)
+    u = increasing_root(lambda u: rho * u * u + math.log1p(u) + log_delta, math.sqrt(-log_delta / rho))
+    eta, low = u, -1e3
+    if _LEAST < rho < _MOST:
+        coin = _coin_at(rho, u, lambda coin: log_delta - coin.log_delta)
+        eta, low = coin.eta, coin.low
+    below, above = low, max(epsilon, low) + math.log1p(1 / eta) + 1.0
+    for _ in range(100):
+        middle = (below + above) / 2
+        below, above = (middle, above) if slope(eta, low, middle) <= epsilon else (below, middle)
+    return 1 + eta, low, below - 1e-13 * (1 + abs(below))
 
 
 def _expm1(v: float) -> float:

@@ -25,7 +25,7 @@ from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated import CoinsPair
 from accounting.loss.lattice_vectors import LatticeCorners
 from accounting.lower.witnesses import compositions, parts_of, witness
-from accounting.notions.pure import pure
+from accounting.notions.pure import at_least
 from accounting.releases import (
     ZCDP,
     DiscreteGaussian,
@@ -54,7 +54,7 @@ def cost_of(release: Release, delta: float) -> float:
         return math.inf
     if left == 0:
         try:
-            return pure(rest)
+            return at_least(rest)
         except UnsupportedRelease:
             return math.inf
     try:

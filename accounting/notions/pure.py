@@ -20,9 +20,10 @@ from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
 from accounting.releases.selection import BestOfPoissonRuns, BestOfRuns
 from accounting.releases.shuffling import LocalShuffled
 
-__all__ = ["delta", "epsilon", "is_within", "pure"]
+__all__ = ["at_least", "delta", "epsilon", "is_within", "pure"]
 
 _UNIT_ROUNDOFF = 2.0**-52
+_ADDED_EXACTLY = PureDP, RandomizedResponse, UnaryEncoding, NoisyMax, Laplace
 
 
 def pure(release: Release) -> float:
@@ -36,6 +37,25 @@ def pure(release: Release) -> float:
     1.5
     """
     return _pure(known(release))
+
+
+def at_least(release: Release) -> float:
+    """:func:`pure`, rounded down: what is added exactly to the next float, and all else by 64 units in the last place.
+
+    >>> from accounting import Laplace
+    >>> pure(Laplace(3.0)) > at_least(Laplace(3.0))
+    True
+    """
+    found = known(release)
+    total = _exact(found)
+    if total is None:
+        return math.inf
+    if not all(
+        type(part) in _ADDED_EXACTLY for part, _ in (found.parts if isinstance(found, Composed) else ((found, 1),))
+    ):
+        return float(total) * (1 - 64 * _UNIT_ROUNDOFF)
+    nearest = float(min(total, Fraction(1e308)))
+    return nearest if Fraction(nearest) <= total else math.nextafter(nearest, 0.0)
 
 
 def is_within(release: Release, epsilon: float) -> bool:

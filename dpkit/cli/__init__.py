@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dpkit.cli.audits import audit_command
-from dpkit.cli.costs import HOW, calibrate_command, check_command, epsilon_command
+from dpkit.cli.costs import HOW, calibrate_command, check_command, epsilon_command, verify_command
 from dpkit.cli.explain import explain_command
 from dpkit.cli.ledgers import ledger_app
 from dpkit.cli.options import Command
@@ -47,6 +47,7 @@ def _root(
 app.command("epsilon", cls=Command, epilog=HOW)(epsilon_command)
 app.command("calibrate", cls=Command, epilog=HOW)(calibrate_command)
 app.command("check", cls=Command, epilog=HOW)(check_command)
+app.command("verify", cls=Command)(verify_command)
 app.command("explain", cls=Command, epilog=HOW)(explain_command)
 app.command("audit", cls=Command)(audit_command)
 app.add_typer(ledger_app, name="ledger")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from accounting import Adjacency, Release
     from dpkit.cli.claims import Claim
 
-__all__ = ["HOW", "NAMES", "calibrate_command", "check_command", "epsilon_command"]
+__all__ = ["HOW", "NAMES", "calibrate_command", "check_command", "epsilon_command", "verify_command"]
 
 # What a description may call, so that help is shown without loading the accountants (a test compares the two).
 NAMES = (
@@ -60,12 +61,18 @@ def epsilon_command(
         bool,
         typer.Option("--json", help="Print one JSON object: description, epsilon, delta, accountant, accountants."),
     ] = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="Write a certificate of both ends of ε to this file, which dpkit verify checks."),
+    ] = None,
 ) -> None:
     """Show the ε of a description at a δ, under every accountant that applies.
 
     What is given as text and by options is released together, --count times.
 
     dpkit epsilon --gaussian 2.0 --count 1000 --delta 1e-6
+
+    dpkit epsilon "10000 * PoissonSubsampled(Gaussian(1.0), 1e-3)" --delta 1e-6 --certificate run.json
     """
     with refusals():
         from accounting import Gaussian, Laplace, PoissonSubsampled, PureDP, compare
@@ -88,6 +95,10 @@ def epsilon_command(
             raise ValueError("nothing is released: give a DESCRIPTION or an option such as --gaussian 2.0")
         release = count * sum(parts, start=Composed())
         found = compare(release, delta)
+        if certificate is not None:
+            from accounting import certify
+
+            certify(release, delta).save(certificate)
     if as_json:
         print_json(_facts(release, found, delta))
         return
@@ -212,6 +223,44 @@ def check_command(
             pass
     print_accountants(None, found, delta)
     if not holds:
+        raise typer.Exit(1)
+
+
+def verify_command(
+    certificate: Annotated[Path, typer.Argument(help="A certificate, as dpkit epsilon --certificate writes it.")],
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object: accepted, reason, epsilon, at_least, delta, at_upper, at_lower."
+        ),
+    ] = False,
+) -> None:
+    """Prove the claim of a certificate again, in ball arithmetic and without the accountants.
+
+    Exit status: 0 if all that is claimed is proved, 1 if not, 2 if the file is no certificate. Needs python-flint.
+
+    dpkit verify run.json
+    """
+    with refusals():
+        from accounting import Certificate
+
+        claim = Certificate.load(certificate)
+        try:
+            from accounting import verify
+        except ImportError as error:
+            raise RuntimeError(str(error)) from None
+        verdict = verify(claim)
+    if as_json:
+        facts = {"accepted": verdict.accepted, "reason": verdict.reason, "epsilon": claim.upper}
+        facts |= {"at_least": claim.lower, "delta": claim.delta}
+        print_json({**facts, "at_upper": verdict.at_upper, "at_lower": verdict.at_lower})
+    else:
+        say(f"{claim.release!r}")
+        least = "" if claim.lower is None else f", and not for less than {claim.lower:.9g}"
+        say(f"Claimed: ε = {claim.upper:.9g} at δ = {claim.delta:g}{least}.")
+        word, style = ("Accepted", "bold green") if verdict else ("Refused", "bold red")
+        say(f"{word}: {verdict.reason}.", style=style)
+    if not verdict:
         raise typer.Exit(1)
 
 

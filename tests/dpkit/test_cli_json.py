@@ -71,6 +71,22 @@ def test_what_it_prints(asked, status, names, ledger):
     assert names is None or list(found) == names.split()
 
 
+def test_a_certificate_is_written_and_checked(tmp_path):
+    pytest.importorskip("flint", reason="certificates are checked with python-flint")
+    path = tmp_path / "c.json"
+    run("epsilon", "10 * Gaussian(5.0)", "--delta", 1e-6, "--certificate", path)
+    names = "accepted reason epsilon at_least delta at_upper at_lower"
+    found = json.loads(run("verify", path, "--json"))
+    assert list(found) == names.split()
+    assert found["accepted"]
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**stored, "lower": None, "upper": 0.99 * stored["upper"]}), encoding="utf-8")
+    assert "Refused" in run("verify", path, status=1)
+    path.write_text("{}", encoding="utf-8")
+    run("verify", path, status=2)
+    assert "numerical" in run("epsilon", "9 * NoisyMax(0.1)", "--delta", 1e-6, "--certificate", path, status=2)
+
+
 def test_a_ledger_has_one_word_for_each_sum(ledger):
     """What was spent there, by the best accountant, and what its filter has booked: never one word for both."""
     quota = json.loads(run("ledger", "quota", ledger, "--json"))["quotas"]["north"]

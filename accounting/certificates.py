@@ -1,0 +1,323 @@
+"""Certificates: a claimed ε with all that a stranger needs to prove it again.
+
+A certificate is plain JSON: the description of the release, δ, the claimed ends, and for each sum of losses the line in
+the complex plane on which :mod:`accounting.checker` integrates. The checker shares no code with the accountants and
+works in ball arithmetic; the numbers of the proof that are chosen here in floating point decide how quickly and how
+closely it proves, never what.
+
+A number is *certified* if everything in its proof is enclosed. Of which descriptions that is so: :func:`is_certified`.
+The others have constants that were chosen by experience, or functions that are assumed accurate; their brackets are
+*numerical* (:attr:`accounting.Bracket.certified`), and they have no certificate.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from accounting.bounds import bound
+from accounting.checks import fraction, nonnegative
+from accounting.compose.convolution import Convolution, Parts
+from accounting.compose.failures import rest_delta, split_failures
+from accounting.compose.pairs import sides
+from accounting.conversions import best_order_for_epsilon, gdp_epsilon
+from accounting.errors import UnsupportedRelease
+from accounting.ledger.record.release_json import decode, encode
+from accounting.loss.concentrated_curve import best_point
+from accounting.loss.gaussian import GaussianPair
+from accounting.loss.integers import IntegerPair
+from accounting.loss.laplace import LaplacePair
+from accounting.loss.pair import LossPair
+from accounting.loss.responses import Coins
+from accounting.loss.sampled import SubsampledPair
+from accounting.releases import ZCDP, Composed, LocalShuffled, Release
+from accounting.releases.certified import FEW, is_certified
+
+__all__ = ["Certificate", "certify"]
+
+_FORMAT, _VERSION = "dp-certificate", 1
+# Ends of sums are claimed by this share outwards, so that a proof need not be as sharp as the accountants' own.
+_MARGIN = 1e-6
+# What smoothing may add to ε, as a share of it, with that margin and without; and what sums over nodes add in place of
+# integrals, as a share of δ.
+_SMOOTHED, _CLOSELY, _ALIASED = 4e-7, 2e-8, 1e-8
+# As few samples of Gaussian noise are added on a grid; the lower end of that proof is less sharp.
+_MOST_NODES, _ON_A_GRID, _BELOW = 1e6, 5e-6, 2e-3
+# Others who all hold one value are at most so much less bad than the worst of binary inputs.
+_ALL_ALIKE = 0.01
+# The checker multiplies out sums of equal losses on a lattice up to this.
+_MOST_POWERS = 300_000
+# ln of what terms of a sum may be larger than the sum.
+_CANCELLED = 25.0
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A claim about a release, and what is needed to prove it: see :func:`accounting.certify`.
+
+    Attributes
+    ----------
+    release : Release
+        What is claimed of.
+    delta : float
+        The δ of both ends.
+    upper : float
+        Every mechanism that fits is (``upper``, ``delta``)-DP.
+    lower : float or None
+        Some mechanism that fits is not (ε, ``delta``)-DP for any smaller ε; None claims nothing.
+    proof : dict
+        Lines of integration and witnesses, which say how the checker may prove it.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, certify
+    >>> certificate = certify(10 * Gaussian(5.0), 1e-6)
+    >>> Certificate.from_json(certificate.to_json()) == certificate
+    True
+    """
+
+    release: Release
+    delta: float
+    upper: float
+    lower: float | None = None
+    proof: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """One JSON object, as the checker reads it."""
+        stored = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "release": encode(self.release),
+            "delta": float(self.delta),
+            "upper": float(self.upper),
+            "lower": None if self.lower is None else float(self.lower),
+            "proof": self.proof,
+        }
+        return json.dumps(stored, indent=1, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The certificate of a text that :meth:`to_json` made.
+
+        Raises
+        ------
+        ValueError
+            If it is something else.
+        """
+        stored = json.loads(text)
+        if not isinstance(stored, dict) or (stored.get("format"), stored.get("version")) != (_FORMAT, _VERSION):
+            raise ValueError(f"text must be a certificate of the form {_FORMAT} {_VERSION}, got {text[:60]!r}…")
+        if missing := {"release", "delta", "upper"} - set(stored):
+            raise ValueError(f"a certificate has a {min(missing)}, got {text[:60]!r}…")
+        release = decode(stored["release"])
+        return cls(release, stored["delta"], stored["upper"], stored.get("lower"), stored.get("proof") or {})
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file."""
+        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what :meth:`save` wrote."""
+        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+
+
+def certify(release: Release, delta: float, *, epsilon: float | None = None) -> Certificate:
+    """A certificate of what ``release`` costs at ``delta``, which :func:`accounting.verify` checks.
+
+    Parameters
+    ----------
+    release : Release
+        A description, such as ``10_000 * PoissonSubsampled(Gaussian(1.0), 1e-3)``.
+    delta : float
+        In [0, 1).
+    epsilon : float, optional
+        Claim this ε, and no lower end: that of a budget which a calibrated release meets, or the ε at which
+        ``delta`` was asked for. By default both ends of :func:`accounting.bound` are claimed.
+
+    Raises
+    ------
+    UnsupportedRelease
+        If the price of the description is numerical (:attr:`accounting.Bracket.certified`), or infinite.
+    ValueError
+        If ``epsilon`` is not proved to be enough by the accountants.
+
+    Examples
+    --------
+    >>> from accounting import Budget, Gaussian, PoissonSubsampled, calibrate, certify
+    >>> z = calibrate(lambda z: 100 * PoissonSubsampled(Gaussian(z), 0.01), Budget(1.0, 1e-6, adjacency="add_remove"))
+    >>> certificate = certify(100 * PoissonSubsampled(Gaussian(z), 0.01), 1e-6, epsilon=1.0)
+    >>> certificate.upper, certificate.lower
+    (1.0, None)
+    """
+    fraction("delta", delta, include_zero=True)
+    if not is_certified(release):
+        raise UnsupportedRelease(f"the price of {release!r} is numerical: no part of this kind has a certificate yet")
+    if epsilon is None:
+        lower, upper = bound(release, delta)
+        if delta > 0 and (rho := _concentrated(release)) > 0:
+            # the coins that cost more have no short proof
+            lower = min(lower, (1 - 1e-9) * gdp_epsilon(math.sqrt(2 * rho), delta))
+        if isinstance(release, LocalShuffled) and release.randomizer is None:
+            lower *= 1 - _ALL_ALIKE
+        ends: tuple[float | None, float] = (float(lower), float(upper))
+    else:
+        from accounting.totals import epsilon as least_epsilon
+
+        ends = None, nonnegative("epsilon", epsilon)
+        if (least := least_epsilon(release, delta)) > epsilon:
+            raise ValueError(f"epsilon must be at least {float(least)!r}, got epsilon={epsilon!r}")
+    if not math.isfinite(ends[1]):
+        raise UnsupportedRelease(f"no finite ε is proved of {release!r} at delta={delta!r}")
+    share = _CLOSELY if epsilon is not None else _SMOOTHED
+    proof = _proof(release, float(delta), ends, share)
+    if epsilon is None and any(line is not None for lines in proof.values() for line in lines):
+        grid = any("bottom" in (line or {}) for lines in proof.values() for line in lines)
+        above, below = (_ON_A_GRID, _BELOW) if grid else (_MARGIN, _MARGIN)
+        ends = float(lower) * (1 - below), float(upper) * (1 + above)
+    return Certificate(release, float(delta), ends[1], ends[0], proof)
+
+
+def _proof(release: Release, delta: float, ends: tuple[float | None, float], share: float) -> dict[str, Any]:
+    least, epsilon = ends[1] if ends[0] is None else ends[0], ends[1]
+    if delta == 0 or epsilon == 0:
+        return {}
+    if isinstance(release, LocalShuffled):
+        return {"present": [_shuffled(release, delta, epsilon, share)]}
+    if (rho := _concentrated(release)) > 0:
+        names, wider = ("order", "low", "high"), _MARGIN if share == _SMOOTHED else 0.0
+        return {"present": [dict(zip(names, best_point(rho, delta, epsilon * (1 + wider)), strict=True))]}
+    log_survival, rest = split_failures(release)
+    left = rest_delta(log_survival, delta) if log_survival else delta
+    if left <= 0:
+        return {}
+    present, absent = sides(rest)
+    found = {"present": [_line(parts, left, (least, epsilon), share) for parts in present]}
+    if present != absent:
+        found["absent"] = [_line(parts, left, (least, epsilon), share) for parts in absent]
+    return found
+
+
+def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -> dict[str, float] | None:
+    """Where to integrate, for a sum of losses; None where a closed form does."""
+    count = sum(count for _, count in parts)
+    if count <= 1:
+        return None
+    losses = Convolution(parts, -600.0)
+    if ends[0] * (1 - _BELOW) >= losses.reach:
+        return None
+    # beyond the largest sum the upper end needs no line
+    epsilon = ends[1] if ends[1] * (1 + _MARGIN) < losses.reach else ends[0] * (1 - _MARGIN)
+    (first, _), *others = parts
+    if isinstance(first, SubsampledPair) and isinstance(first.inner, Coins) and first.inner.categories == 2:
+        first = first.inner  # two losses, too
+    if not others and isinstance(first, (Coins, IntegerPair)) and count * len(first.atoms()[0]) <= _MOST_POWERS:
+        return None
+    sampled = {type(pair.inner) for pair, _ in parts if isinstance(pair, SubsampledPair)}
+    if LaplacePair in sampled or (GaussianPair in sampled and count <= FEW):
+        rare = math.log(delta) - 21.0
+        top = max(pair.highest(rare) for pair, _ in parts)
+        bottom = max(pair.lowest(rare) for pair, _ in parts)
+        tilt = best_order_for_epsilon(losses.divergence, min(delta, 0.5))
+        step = min(math.sqrt(60 * share * epsilon / (count * tilt)), (top + bottom) / 500)
+        step = max(step, count * (top + bottom) / _MOST_NODES)
+        return {"step": step, "bottom": -math.ceil(bottom / step) - 1, "top": math.ceil(top / step) + 1}
+    if GaussianPair in sampled:  # whose own smoothness decides
+        share = _CLOSELY
+
+    def curve(t: float) -> float:
+        """Σ ln E[e^(tL)]: of samples of Gaussian noise moments grow from losses that are rarer than floats."""
+        return max(losses.curve(t), math.fsum(count * _far(pair, t) for pair, count in parts))
+
+    return contour(curve, delta, epsilon, 1e7 / max(losses.highest), share)
+
+
+def _far(pair: LossPair, t: float) -> float:
+    """ln of q^(1+t)·e^((t²+t)μ²/2), what losses of a unit that was read make of a sample's moment; 0 if it is less."""
+    if isinstance(pair, SubsampledPair) and pair.present and isinstance(pair.inner, GaussianPair):
+        return max(0.0, (1 + t) * math.log(pair.rate) + (t * t + t) * pair.inner.mu**2 / 2)
+    return 0.0
+
+
+def _concentrated(release: Release) -> float:
+    """The ρ of a total that is only known to be zCDP, else 0."""
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
+    if not all(isinstance(part, ZCDP) for part, _ in parts):
+        return 0.0
+    return math.fsum(part.rho * count for part, count in parts if isinstance(part, ZCDP))
+
+
+def _shuffled(release: LocalShuffled, delta: float, epsilon: float, share: float) -> dict[str, Any] | None:
+    """A line for the blanket, and one for each choice of what all others hold."""
+    local, users = release.epsilon, int(release.users)
+    if epsilon >= local:
+        return None
+    k = 0 if release.randomizer is None else int(getattr(release.randomizer, "categories", 0))
+    e, grown = math.exp(local), math.exp(epsilon)
+    gain, loss, none = e - grown, 1 - e * grown, 1 - grown
+
+    def line(values: list[float], masses: list[float]) -> dict[str, Any]:
+        v, m, scale = np.array(values) / values[0], np.array(masses), values[0]
+
+        def curve(t: float) -> float:
+            return users * (float(np.max(t * v)) + math.log(float(m @ np.exp(t * v - np.max(t * v)))))
+
+        return contour(curve, delta * users / scale, 0.0, 1e4, 2 * share, losses=False)
+
+    lie = 1 / (e + max(k - 1, 1))
+    if k:
+        lie = 1 / (e + k - 1)
+        above = line([gain, loss, none, 0.0], [lie, lie, (k - 2) * lie, 1 - k * lie])
+    else:
+        lie = 1 / (e + 1)
+        above = line([gain, loss, 0.0], [lie, lie, 1 - 2 * lie])
+    below = []
+    for others, n in (("first", k or 2), ("third", k or 3)):
+        lie = 1 / (e + n - 1)
+        if others == "first":
+            one = line([gain / e, loss, none], [e * lie, lie, (n - 2) * lie])
+        else:
+            one = line([gain, loss, none / e, none], [lie, lie, e * lie, (n - 3) * lie])
+        below.append({"others": others, "categories": n, **one})
+    return {"above": above, "below": below}
+
+
+def contour(
+    curve: Callable[[float], float], delta: float, epsilon: float, most: float, share: float, *, losses: bool = True
+) -> dict[str, float]:
+    """Tilt, step and width for a sum with the cumulant ``curve``, of losses or, at ``epsilon`` 0, of gains."""
+
+    # what is added from below is at most e^(−tT), from above e^(tT) times what Chernoff's bound says of δ(ε + T)
+    goal = math.log(delta) + math.log(_ALIASED)
+    tilts = np.geomspace(1e-9, 1.0, 500) * most
+    exponents = np.array([curve(float(t)) - t * epsilon for t in tilts])
+    # Chernoff's bound
+    cost = exponents - np.log(tilts + 1 if losses else tilts) - 1
+    best = int(np.argmin(cost))
+    found: tuple[float, float, float] | None = None
+    for i in range(0, min(best + 1, tilts.size - 2)):
+        # far from the saddle point digits cancel; what is next to nothing needs none
+        if cost[i] - max(cost[best], math.log(delta)) < _CANCELLED:
+            low = (0.7 - goal) / tilts[i]
+            if not losses:
+                low += 2 * math.log1p(low * tilts[i]) / tilts[i]
+            periods = (exponents[i + 1 :] - goal) / (tilts[i + 1 :] - tilts[i])
+            above = int(np.argmin(periods))
+            period = max(low, float(periods[above]))
+            if found is None or period < found[0]:
+                found = period, float(tilts[i]), float(tilts[i + 1 + above])
+    if found is None:
+        raise UnsupportedRelease("no line of integration was found")
+    period, tilt, beyond = found
+    # the slope of ln δ, at the saddle point or where δ is as small as asked
+    slope = float(tilts[np.argmax(cost <= max(cost[best], math.log(delta)) + 1e-9)])
+    # ε grows by w²/2 times the density of the sum over the slope of δ
+    scale = epsilon if losses else 1.0 / slope
+    width = math.sqrt(2 * share * scale / (slope + losses))
+    return {"tilt": tilt, "step": float(2 * math.pi / period), "width": float(width), "beyond": beyond}

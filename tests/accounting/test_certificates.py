@@ -1,0 +1,221 @@
+"""Certificates: the checker accepts what is true, and refuses what is not; it shares nothing with the accountants."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flint", reason="certificates are checked with python-flint")
+
+from accounting import (
+    ZCDP,
+    Budget,
+    Certificate,
+    FixedSizeSubsampled,
+    Gaussian,
+    Laplace,
+    LocalShuffled,
+    NoisyMax,
+    PoissonSubsampled,
+    PureDP,
+    RandomAllocated,
+    RandomizedResponse,
+    Release,
+    UnsupportedRelease,
+    bound,
+    calibrate,
+    certify,
+    checker,
+    verify,
+)
+from benchmarks.certificates import CHECKER, certificates, code_mutants, false_values, worthless_proofs
+
+pytestmark = pytest.mark.filterwarnings("ignore:ε is only known:UserWarning")
+DP_SGD = 200 * PoissonSubsampled(Gaussian(1.1), 0.01)
+QUICK: list[tuple[Release, float]] = [
+    (Gaussian(1.0), 1e-6),
+    (10 * Gaussian(5.0) + 5 * Laplace(9.0), 1e-6),
+    (2 * Laplace(24.76), 1e-6),
+    (17 * Laplace(2.023), 1e-10),
+    (30 * RandomizedResponse(0.3, 5), 1e-6),
+    (PureDP(0.1) + PureDP(0.2) + Laplace(3.0), 0.0),
+    (PoissonSubsampled(Gaussian(1.0), 0.01), 1e-8),
+    (NoisyMax(1.0), 1e-6),
+    (3 * ZCDP(0.2), 1e-6),
+    (FixedSizeSubsampled(Gaussian(1.0), 10, 1000), 1e-6),
+]
+
+
+def test_the_checker_imports_nothing_of_the_package() -> None:
+    tree = ast.parse(CHECKER.read_text(encoding="utf-8"))
+    named = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    named |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    levels = {node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in named} <= {"__future__", *sys.stdlib_module_names, "flint"}
+    assert levels == {0}
+    assert CHECKER.read_text(encoding="utf-8").count("\n") <= 1000
+
+
+def test_it_runs_alone(tmp_path: Path) -> None:
+    alone, certificate = tmp_path / "alone.py", tmp_path / "c.json"
+    alone.write_bytes(CHECKER.read_bytes())
+    certify(10 * Gaussian(5.0), 1e-6).save(certificate)
+    run = [sys.executable, "-I", str(alone), str(certificate)]
+    found = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False, encoding="utf-8")
+    assert (found.returncode, found.stdout) == (0, "accepted: both ends are proved\n")
+
+
+@pytest.mark.parametrize(("release", "delta"), QUICK, ids=repr)
+def test_what_is_true_is_accepted_and_what_is_false_refused(release: Release, delta: float) -> None:
+    certificate = certify(release, delta)
+    assert verify(certificate), verify(certificate).reason
+    assert Certificate.from_json(certificate.to_json()) == certificate
+    mutants = [*false_values(certificate), *worthless_proofs(certificate, random.Random(1))]
+    assert [mutant for mutant in mutants if verify(mutant)] == []
+    lower, upper = bound(release, delta)
+    assert 0.93 * lower <= (certificate.lower or 0.0) <= lower
+    assert upper <= certificate.upper <= upper * (1 + 6e-6)
+
+
+def test_the_enclosures_hold_the_reference_values() -> None:
+    """δ of one Gaussian release by 50 digits (Balle & Wang 2018, Theorem 8), at both ends."""
+    from mpmath import erfc, exp, mp, mpf, sqrt
+
+    mp.dps = 50
+    certificate = certify(Gaussian(1.0), 1e-6)
+    verdict = verify(certificate)
+    for end, (low, high) in ((certificate.upper, verdict.at_upper), (certificate.lower, verdict.at_lower)):
+        e = mpf(end)
+        delta = erfc((e - 0.5) / sqrt(2)) / 2 - exp(e) * erfc((e + mpf(0.5)) / sqrt(2)) / 2
+        assert low <= delta <= high
+
+
+def test_a_contour_and_a_closed_form_agree() -> None:
+    """The integral of Gaussian noise that is written as two parts is that of its closed form."""
+    from flint import arb, ctx
+
+    with ctx.workprec(128):
+        laws: list[tuple[checker.Law, int]] = [
+            (checker.GaussianLaw(arb(1) / 50), 1),
+            (checker.GaussianLaw(arb(1) / 25), 2),
+        ]
+        line = {"tilt": 20.0, "step": 1.0, "width": 1e-4, "beyond": 60.0}
+        ((below, above),) = checker._on_contour(laws, line, [arb(1.5)], arb(1e-6))
+        exact = checker.GaussianLaw(arb(1) / 10).delta(arb(1.5))
+    assert below <= exact <= above
+    assert above - below < exact * 1e-4
+
+
+def test_unknown_certificates_are_refused() -> None:
+    stored = json.loads(certify(10 * Laplace(5.0), 1e-6).to_json())
+    assert verify(stored)
+    for change in (
+        {"format": "other"},
+        {"version": 2},
+        {"more": 1},
+        {"upper": float("nan")},
+        {"upper": None},
+        {"delta": -1e-6},
+        {"delta": "1e-6"},
+        {"lower": 5.0},
+        {"proof": None},
+        {"proof": {"present": []}},
+        {"release": {"type": "Outside"}},
+        {"release": {"type": "Laplace", "noise_multiplier": 5.0, "shift": 2}},
+        {"release": {"type": "Laplace", "noise_multiplier": -5.0}},
+        {"release": {"type": "Composed", "parts": [[{"type": "Laplace", "noise_multiplier": 5.0}, True]]}},
+        {"release": {"type": "Composed", "parts": []}},  # which costs nothing, and not so much
+        {"release": {"type": "Parallel", "branches": []}},
+    ):
+        assert not verify({**stored, **change}), change
+    other = {"type": "Laplace", "noise_multiplier": 5.0, "adjacency": "replace"}
+    mixed = [[other, 5], [{**other, "adjacency": "add_remove"}, 5]]
+    assert "neighbours" in verify({**stored, "release": {"type": "Composed", "parts": mixed}}).reason
+
+
+def test_a_claim_of_a_budget() -> None:
+    z = calibrate(lambda z: 20 * Gaussian(z), Budget(1.0, 1e-6))
+    certificate = certify(20 * Gaussian(z), 1e-6, epsilon=1.0)
+    assert verify(certificate)
+    assert not verify(replace(certificate, release=20 * Gaussian(0.999 * z)))
+    with pytest.raises(ValueError, match="epsilon must be at least"):
+        certify(20 * Gaussian(z), 1e-6, epsilon=0.99)
+
+
+@pytest.mark.parametrize(
+    "release", [20 * NoisyMax(0.1, "laplace"), RandomAllocated(Gaussian(1.0), 10), ZCDP(0.1) + Gaussian(9.0)]
+)
+def test_what_is_numerical_has_no_certificate(release: Release) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not bound(release, 1e-6).certified
+    with pytest.raises(UnsupportedRelease, match="numerical"):
+        certify(release, 1e-6)
+
+
+def test_an_accountant_that_claims_too_little_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faults of the accountants' code: a shift, noise or a tail that is a little off in what ε is found from."""
+    from accounting.compose import pld
+    from accounting.loss import laplace, sampled
+
+    release = 50 * PoissonSubsampled(Gaussian(2.0), 0.02)
+    assert verify(certify(release, 1e-6))
+    masses = sampled.SubsampledPair.masses
+    monkeypatch.setattr(sampled.SubsampledPair, "masses", lambda self, edges: masses(self, edges * 1.003))
+    pld._profile.cache_clear()
+    assert not verify(certify(release, 1e-6))
+    monkeypatch.undo()
+    of_laplace = laplace.LaplacePair.masses
+    monkeypatch.setattr(laplace.LaplacePair, "masses", lambda self, edges: of_laplace(self, edges * 1.003))
+    pld._profile.cache_clear()
+    assert not verify(certify(30 * Laplace(9.0), 1e-6))
+    monkeypatch.undo()
+    pld._profile.cache_clear()
+
+
+def test_private_training() -> None:
+    certificate = certify(DP_SGD, 1e-6)
+    assert verify(certificate)
+    assert not verify(replace(certificate, lower=None, upper=(certificate.lower or 0.0) * (1 - 1e-4)))
+
+
+@pytest.mark.slow
+def test_many_certificates_and_their_mutants() -> None:
+    made = list(certificates(2, 200))
+    assert [one for one in made if not verify(one)] == []
+    draw = random.Random(2)
+    quick = made[::2]
+    mutants = [mutant for one in quick for mutant in (*false_values(one), *worthless_proofs(one, draw))]
+    assert len(mutants) >= 400
+    assert [mutant for mutant in mutants if verify(mutant)] == []
+
+
+@pytest.mark.slow
+def test_changes_of_the_checker_are_noticed() -> None:
+    """A change of one operator or number in the checker is noticed by a few certificates, more often than not."""
+    battery = [
+        one for release, delta in QUICK for one in [certify(release, delta)] for one in (one, *false_values(one))
+    ]
+    expected = [bool(verify(one)) for one in battery]
+    noticed = []
+    for module in code_mutants(3, 30):
+        try:
+            noticed.append([bool(module.verify(one)) for one in battery] != expected)
+        except Exception:
+            noticed.append(True)
+    assert sum(noticed) >= 0.4 * len(noticed)
+
+
+@pytest.mark.slow
+def test_shuffled_messages_are_proved_from_both_sides() -> None:
+    certificate = certify(LocalShuffled(RandomizedResponse(1.0, 3), users=500), 1e-5)
+    assert verify(certificate)
+    assert [mutant for mutant in false_values(certificate) if verify(mutant)] == []
