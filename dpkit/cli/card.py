@@ -139,6 +139,11 @@ class Card:
                 "Releases that somebody chose after seeing earlier answers: for those the enforced budget holds, "
                 "and the figures of what was spent need not."
             )
+        if self.scopes > 1:
+            lines.append(
+                f"A {unit} whose data are in several of the {self.scopes} scopes of the ledger, unless one lies in the "
+                "other: each scope is counted for itself."
+            )
         if unit != "person":
             lines.append(f"A person who contributes more than one {unit}: the figures are for one.")
         lines += [

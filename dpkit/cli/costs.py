@@ -316,9 +316,15 @@ def _check_words(claim: Claim, epsilon: float, delta: float, adjacency: str | No
     )
     say("Balls in bins: each unit in one batch of every epoch, independently of the others. Shuffled batches of one")
     say("size are neither that nor Poisson samples, and have no price that is proved but one release for every epoch.")
+    if any(whose == "zero_out" for _, whose, *_ in figures):
+        say("zero_out: one row's contribution is null, or not; the number of rows is public.")
     if not named:
         say(f"For {adjacency} nothing is known of {claim.ways()[-1].said}.", style="bold red")
         raise typer.Exit(1)
+    if claim.sampling is not None:
+        said = next(way.said for way in claim.ways() if way.sampling == claim.sampling)
+        found = "; ".join(f"under {whose} the claim {verdict}" for (_, whose), verdict in named.items())
+        say(f"You said {said}: {found}.", style="bold green" if proved else "bold red")
     if not proved:
         raise typer.Exit(1)
 

@@ -65,7 +65,10 @@ class Expression:
         try:
             self._tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError) as error:  # ValueError: some Pythons, of a null byte
-            raise ValueError(f"cannot read {_shown(self.text)}: {getattr(error, 'msg', error)}") from None
+            hint = getattr(error, "msg", error)
+            if "noise" in self.text.lower() and "batch" in self.text.lower():
+                hint = "only `dpkit check` reads words; write steps * PoissonSubsampled(Gaussian(noise), batch / rows)"
+            raise ValueError(f"cannot read {_shown(self.text)}: {hint}") from None
         except (MemoryError, RecursionError):
             raise ValueError(f"cannot read {_shown(self.text)}: it is nested too deeply") from None
         self._names = names()

@@ -192,7 +192,8 @@ def spend_command(
                 print_json({**facts, "head": opened.head})
                 return
             bounded = opened.budget is not None
-            rest = f"; ε = {left(opened, scope)} is left" if bounded else ""
+            where = "" if scope is None else f" for scope {scope!r}"
+            rest = f"; ε = {left(opened, scope)} is left{where}" if bounded else ""
     say(f"Row {row.index} is recorded{rest}.", style="bold green")
 
 

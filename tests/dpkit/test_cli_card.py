@@ -44,6 +44,15 @@ def test_a_card_of_rows_says_that_a_person_may_have_several(tmp_path):
     assert "A person who contributes more than one row" in run("ledger", "card", place)
 
 
+def test_a_card_says_that_scopes_are_counted_for_themselves(tmp_path):
+    place = tmp_path / "l.ledger"
+    with Ledger.create(place, Budget(1.0, 0.0, unit="person")) as ledger:
+        for scope in ("north", "south"):
+            assert "several of the" not in run("ledger", "card", place)
+            ledger.spend(PureDP(0.1), scope=scope)
+    assert "A person whose data are in several of the 2 scopes" in run("ledger", "card", place)
+
+
 def test_a_card_without_a_finite_epsilon_or_without_releases_claims_nothing(tmp_path):
     assert "nothing was revealed" in run("ledger", "card", made(tmp_path / "a.ledger", Budget(1.0, 0.0)))
     place = made(tmp_path / "b.ledger", None, ZCDP(0.1), ApproxDP(0.1, 1e-3))

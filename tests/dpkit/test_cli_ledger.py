@@ -181,12 +181,14 @@ def test_a_claim_in_words_is_answered_for_every_way_to_make_batches():
         ("shuffled batches", "replace"): "is false",  # which is what Poisson sampling is quoted for
     }
     assert "80 steps" in output
+    assert "under zero_out the claim is not proved; under replace the claim is false" in output.replace("\n", " ")
     assert "holds" in run("check", f"{SAID}, Poisson", "--epsilon", 3, "--delta", 1e-5)
 
 
 def test_a_claim_in_words_holds_for_the_way_and_the_neighbours_that_it_names():
     output = run("check", f"{SAID}, balls in bins", "--epsilon", 3, "--delta", 1e-5, "--adjacency", "add_remove")
     assert [verdict for _, _, verdict in re.findall(ROW, output, re.M)] == ["holds", "holds"]
+    assert "You said balls in bins: under add_remove the claim holds." in output
     output = run("check", f"{SAID}, shuffled", "--epsilon", 3, "--delta", 1e-5, "--adjacency", "add_remove", status=1)
     assert "For add_remove nothing is known of shuffled batches." in output
     shuffled = read_claim(SAID).ways()[-1]

@@ -73,8 +73,8 @@ def refusal(
     left = budget.epsilon - booked
     left = left if left > _DUST * budget.epsilon else 0.0
     message = (
-        f"{name} asks for {release!r} (ε at δ={budget.delta:g}: {filter.alone(release):.6g} alone); the filter has "
-        f"booked {booked:.6g} of {budget.epsilon:g}, left {left:.6g}{whose}"
+        f"{name} asks for {release!r} (ε at δ={budget.delta:g}: {filter.alone(release):.6g} alone); the ledger's "
+        f"filter has booked {booked:.6g} of {budget.epsilon:g}, left {left:.6g}{whose}"
     )
     if not filter.may_fail(row.scope, release):
         kept = filter.rule.failure_delta

@@ -127,8 +127,8 @@ class Scanned:
 
     def values(self, share: Share, rng: np.random.Generator) -> Callable[[], list[NDArray[Any]]]:
         raise ValueError(
-            "a quantile between bounds= sorts all rows, which an engine does not hand out: give candidates=, the "
-            "values that it may take (numpy.linspace(0, 200, 401), say)"
+            "a quantile between bounds= sorts all rows, and the rows of a file or database are only counted: give "
+            "candidates=, the values that it may take (numpy.linspace(0, 200, 401), say), or read the table into memory"
         )
 
     def below(self, share: Share, rng: np.random.Generator, grid: Array) -> Callable[[], list[NDArray[np.int64]]]:

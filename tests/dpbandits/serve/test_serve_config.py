@@ -44,6 +44,21 @@ def test_the_examples_are_read(name):
     assert config.together == ("postgres" in name)
 
 
+def test_the_file_of_the_manual_is_read_with_all_its_settings(tmp_path):
+    """The first one as it is, and with the values of the second in their places."""
+    manual = (Path(__file__).resolve().parents[3] / "docs" / "service.md").read_text(encoding="utf-8")
+    whole, optional = re.findall(r"```toml\n(.*?)```", manual, flags=re.DOTALL)
+    place = tmp_path / "run.toml"
+    place.write_text(whole, encoding="utf-8")
+    plain = Config.read(place)
+    assert plain.tokens["decider"] == {digest("decider")}
+    storage, others = optional.replace("/elsewhere", str(tmp_path)).replace("4f1a…", "4f1a" * 16).split("[rewards]")
+    place.write_text(whole.replace("[storage]", storage) + "[rewards]" + others, encoding="utf-8")
+    config = Config.read(place)
+    assert (config.limits, config.workers, config.port) == (plain.limits, plain.workers, plain.port)
+    assert (config.admin, plain.admin) == (9090, None)
+
+
 A_POLICY = 'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\n'
 PLACE = "postgresql://a:secret@h/d"
 
