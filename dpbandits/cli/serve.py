@@ -63,7 +63,7 @@ def start(
     if token:
         import secrets
 
-        from dpbandits.serve.config import digest
+        from dpbandits.serve.clients import digest
 
         made = secrets.token_urlsafe(32)
         if as_json:
@@ -115,7 +115,7 @@ def init(
     """
     from dpbandits.serve import operate
 
-    _say((operate.adopt if adopt else operate.init)(_read(config)), as_json)
+    _say(operate.adopt(_read(config)) if adopt else operate.init(_read(config), actor=_user()), as_json)
 
 
 @serve.command(cls=Command)
@@ -164,6 +164,16 @@ def erase(
     from dpbandits.serve import operate
 
     _say(operate.erase(_read(config), person), as_json)
+
+
+def _user() -> str | None:
+    """Whoever runs the command, for the ledger; None where the system does not say."""
+    import getpass
+
+    try:
+        return f"user {getpass.getuser()}"
+    except (KeyError, OSError):
+        return None
 
 
 def _read(path: Path) -> Config:

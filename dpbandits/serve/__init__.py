@@ -5,6 +5,7 @@ decide, and the rewards that come back, are rows of one database; the one learne
 
 ================== ====================================================================================
 ``config.py``      what ``run.toml`` may say, and the policy that it describes (``toml.py``: strict reading)
+``clients.py``     who may ask for what
 ``supervise.py``   the processes: who starts them, and starts them again (``__main__.py``: one of them)
 ``app.py``         how a worker receives a request: its size, its token, its time (``metrics.py``: counts)
 ``endpoints.py``   what it answers to each

@@ -19,7 +19,7 @@ from typing import Any
 
 from dpbandits.serve import contract, personalizer
 from dpbandits.serve.admin import report
-from dpbandits.serve.config import Config, digest
+from dpbandits.serve.config import Config
 from dpbandits.serve.edge import Bodies, Gone, Rates, more_descriptors, quiet, watch
 from dpbandits.serve.endpoints import Endpoints
 from dpbandits.serve.messages import Refusal, Route, parsed
@@ -56,7 +56,7 @@ def create(
     if board is not None:
         report(board, lambda: meter.to_dict() | {"gauges": writer.gauges() | {"connections": len(connections)}})
     bodies = Bodies(most=limits.body, together=limits.bodies, seconds=limits.seconds)
-    rates = Rates(config.rate)
+    rates, callers = Rates(config.rate, config.workers), config.callers()
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -98,21 +98,21 @@ def create(
         if route.method != scope["method"]:
             raise Refusal(405, "not this method here", allow=route.method)
         # nothing of a body is read before its sender has shown a token
-        header = headers.get(b"authorization", b"").decode("latin-1")
-        if not header and route.path.startswith(personalizer.PREFIX):
-            header = f"Bearer {headers.get(personalizer.KEY, b'').decode('latin-1')}"
-        role = endpoints.role(header)
-        if route.roles and role is None:
+        if b"authorization" not in headers and route.path.startswith(personalizer.PREFIX):
+            headers[b"authorization"] = b"Bearer " + headers.get(personalizer.KEY, b"")
+        caller = callers.who(headers, now=time.time() - writer.skew)
+        if route.scopes and caller is None:
             raise Refusal(401, "a valid token is needed: Authorization: Bearer …", connection="close")
-        if route.roles and role not in route.roles:
-            raise Refusal(403, f"this needs a token of: {', '.join(route.roles)}", connection="close")
+        if route.scopes and caller is not None and not caller.may(route.scopes):
+            needed = " or ".join(route.scopes)
+            raise Refusal(403, f"this needs a client with the scope {needed}", connection="close")
         asked: Any = route.asked and parsed(await bodies.read(receive), route.asked)
         if route.path == "/v1/decisions":
-            rates.take(digest(header), len(asked.decisions))
+            rates.take(caller, len(asked.decisions))
         elif route.asked and issubclass(route.asked, personalizer.RankRequest):
-            rates.take(digest(header), 1)
+            rates.take(caller, 1)
         try:
-            return await route.answer(asked, role, *named)
+            return await route.answer(asked, caller, *named)
         except Busy as error:
             raise Refusal(503, str(error)) from None
 

@@ -37,6 +37,7 @@ def terms_of(config: Config, probe: PrivatePolicy[Any] | None = None) -> dict[st
         "policy.class": type(probe).__name__,
         **{f"policy.{name}": _short(value) for name, value in own.items()},
         "budget": repr(config.budget),
+        "budget.scope": repr(config.scope),
         "service.label": config.label,
         "service.mode": "apprentice" if config.apprentice else "bandit",
         "features": repr(config.features),

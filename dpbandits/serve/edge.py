@@ -5,7 +5,7 @@ Whoever can reach the port can open connections, send half a request, and make t
 * closes a connection that has not sent a whole request head in time, or does not read its answer, and the oldest idle
   ones where there are too many (:func:`watch`);
 * gives a body a deadline, and all bodies together a bound (:class:`Bodies`), after the token was seen;
-* takes decisions of one token at a bounded rate, if the file says so (:class:`Rates`): the horizon is part of the
+* takes decisions of one client at a bounded rate, if the file says so (:class:`Rates`): the horizon is part of the
   budget, and who may decide could else use it up in seconds;
 * writes what repeats itself once, with a count (:class:`Repeated`).
 """
@@ -19,6 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Protocol
 
+from dpbandits.serve.clients import Client
 from dpbandits.serve.messages import Refusal
 
 __all__ = ["Bodies", "Gone", "JsonLines", "Rates", "Repeated", "more_descriptors", "quiet", "watch"]
@@ -83,15 +84,16 @@ class Bodies:
 
 
 class Rates:
-    """At most ``per_minute`` of something for each client, a minute's worth at once; None does not limit."""
+    """At most ``per_minute`` of something for each client, a minute's worth at once; None does not limit.
 
-    def __init__(self, per_minute: float | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = None if per_minute is None else per_minute / 60.0
-        self._most = per_minute or 0.0
-        self._clock = clock
+    Each of ``workers`` gives its part. A client may have a rate of its own.
+    """
+
+    def __init__(self, per_minute: float | None, workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._workers, self._clock = per_minute, workers, clock
         self._left: dict[str, tuple[float, float]] = {}
 
-    def take(self, client: str, count: int) -> None:
+    def take(self, client: Client | None, count: int) -> None:
         """Take ``count`` for a client, all of them or none.
 
         Raises
@@ -99,20 +101,19 @@ class Rates:
         Refusal
             429 with the seconds to wait, if so many are not there.
         """
-        if self._rate is None:
+        rate = self._rate if client is None or client.decisions is None else client.decisions
+        if rate is None or client is None:
             return
-        now = self._clock()
-        left, since = self._left.get(client, (self._most, now))
-        left = min(self._most, left + (now - since) * self._rate)
+        now, most = self._clock(), rate / self._workers
+        left, since = self._left.get(client.name, (most, now))
+        left = min(most, left + (now - since) * most / 60.0)
         if count > left:
-            self._left[client] = left, now
-            if count > self._most:
-                raise Refusal(
-                    429, f"this client may have {self._most:g} a minute from this worker, in smaller requests"
-                )
-            wait = max(1, round((count - left) / self._rate + 0.5))
+            self._left[client.name] = left, now
+            if count > most:
+                raise Refusal(429, f"this client may have {most:g} a minute from this worker, in smaller requests")
+            wait = max(1, round((count - left) * 60.0 / most + 0.5))
             raise Refusal(429, "this client has had its decisions of this minute", retry_after=str(wait))
-        self._left[client] = left - count, now
+        self._left[client.name] = left - count, now
 
 
 class _Cycle(Protocol):

@@ -6,7 +6,6 @@ Of each kind of request there is one method; :mod:`dpbandits.serve.app` has read
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,7 +21,8 @@ from dpbandits.policy.many import Rounds, together
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
-from dpbandits.serve.config import ROLES, Config, digest
+from dpbandits.serve.clients import Client
+from dpbandits.serve.config import Config
 from dpbandits.serve.messages import (
     Activations,
     Answer,
@@ -90,15 +90,15 @@ class Endpoints:
             for model, name in ((Asked, "decisions"), (Tickets, "tickets"), (Rewards, "rewards"))
         )
         self.routes = [
-            Route("POST", "/v1/decisions", self.decisions, ("decider",), asked, Answer),
-            Route("POST", "/v1/activations", self.activations, ("decider",), tickets, Activations),
-            Route("POST", "/v1/rewards", self.rewards, ("learner",), rewards, Rewarded),
-            Route("GET", "/v1/released", self.released, ROLES),
-            Route("GET", "/v1/releases", self.releases, ROLES),
-            Route("GET", "/v1/privacy", self.privacy, ROLES),
+            Route("POST", "/v1/decisions", self.decisions, ("decide",), asked, Answer),
+            Route("POST", "/v1/activations", self.activations, ("decide",), tickets, Activations),
+            Route("POST", "/v1/rewards", self.rewards, ("reward",), rewards, Rewarded),
+            Route("GET", "/v1/released", self.released, ("decide", "read")),
+            Route("GET", "/v1/releases", self.releases, ("read",)),
+            Route("GET", "/v1/privacy", self.privacy, ("read",)),
             *(self._of_experiments() if config.experiment else ()),
-            Route("GET", "/v1/raw/curve", self.curve, ("owner",)),
-            Route("GET", "/v1/raw/apprentice", self.apprentice, ("owner",)),
+            Route("GET", "/v1/raw/curve", self.curve, ("own",)),
+            Route("GET", "/v1/raw/apprentice", self.apprentice, ("own",)),
             Route("GET", "/healthz", self.health),
             Route("GET", "/livez", self.live),
             Route("GET", "/readyz", self.ready),
@@ -121,9 +121,9 @@ class Endpoints:
             "cache-control": "no-store",
         }
         return [
-            Route("GET", "/v1/results", self.results, ("owner",)),
-            Route("GET", "/v1/results.html", self.results_page, ("owner",), media=html, headers=headers),
-            Route("POST", "/v1/stop", self.stop, ("owner",)),
+            Route("GET", "/v1/results", self.results, ("own",)),
+            Route("GET", "/v1/results.html", self.results_page, ("own",), media=html, headers=headers),
+            Route("POST", "/v1/stop", self.stop, ("own",)),
         ]
 
     def newest(self) -> Released:
@@ -138,19 +138,7 @@ class Endpoints:
             raise Refusal(503, "nothing is released yet: is the learner running?")
         return self._writer.released
 
-    def role(self, header: str) -> str | None:
-        """Whose token it is; every one is compared, in a time that tells nothing."""
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer":
-            return None
-        wanted, found = digest(token), None
-        for role, digests in self._config.tokens.items():
-            for one in digests:
-                if hmac.compare_digest(one, wanted):
-                    found = role
-        return found
-
-    async def decisions(self, body: Asked, _: str | None) -> str:
+    async def decisions(self, body: Asked, _: Client | None) -> str:
         """Choose, and wait for rewards."""
         released = self.newest()
         found = self._choose(body.decisions, released, tell=body.probabilities)
@@ -186,7 +174,7 @@ class Endpoints:
             answers.append(answer)
         return _json({"decisions": answers})
 
-    async def activations(self, body: Tickets, _: str | None) -> str:
+    async def activations(self, body: Tickets, _: Client | None) -> str:
         """Learn from decisions that were answered with tickets; each counts once."""
         self.newest()  # the key is known with it
         read_ones = [read(ticket, self._writer.key) for ticket in body.tickets]
@@ -201,7 +189,7 @@ class Endpoints:
             answers.append({"id": id, "status": status, "learned": id is not None and not id.startswith("0-")})
         return _json({"activations": answers})
 
-    async def rewards(self, body: Rewards, _: str | None) -> str:
+    async def rewards(self, body: Rewards, _: Client | None) -> str:
         """Tell rewards; each counts once."""
         checked = []
         for i, one in enumerate(body.rewards):
@@ -285,7 +273,7 @@ class Endpoints:
             raise Refusal(503, f"not ready: it lacks {' and '.join(missing)}")
         return _json({"ready": True})
 
-    async def metrics(self, _: None, role: str | None) -> str:
+    async def metrics(self, _: None, caller: Client | None) -> str:
         """Counts and times; of rewards, for the owner alone.
 
         That a reward came, and when, is a person's data (it may be missing).
@@ -299,7 +287,8 @@ class Endpoints:
         }
         if self._writer.released is not None:
             gauges["release"] = self._writer.released.number
-        if role == "owner":
+        owner = caller is not None and caller.may(["own"])
+        if owner:
             gauges["rewards_waiting"] = await self._writer.ask("read", Store.waiting)
         for name, number in gauges.items():
             lines += [f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {float(number):g}"]
@@ -307,7 +296,7 @@ class Endpoints:
         if privacy is not None and "ledger" in privacy:
             head, entries = privacy["ledger"]["head"], privacy["ledger"]["entries"]
             lines += ["# TYPE dpbandits_ledger_entries gauge", f'dpbandits_ledger_entries{{head="{head}"}} {entries}']
-        lines += self._meter.text(private=frozenset() if role == "owner" else self._rewarding)
+        lines += self._meter.text(private=frozenset() if owner else self._rewarding)
         return "\n".join(lines) + "\n"
 
     async def page(self, *_: Any) -> str:

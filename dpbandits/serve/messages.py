@@ -168,10 +168,10 @@ class Route:
     method, path : str
         A part of the path in braces stands for any text, which ``answer`` is given.
     answer : callable
-        What is answered to a body (a value of ``asked``, or None) and the role of whoever asks; the first line of its
+        What is answered to a body (a value of ``asked``, or None) and whoever asks; the first line of its
         docstring says in the schema what it is.
-    roles : tuple of str
-        Whose tokens are accepted; if empty, no token is needed.
+    scopes : tuple of str
+        A client needs one of them; if empty, nobody needs a token.
     asked, told : type, optional
         The models of the body, and of an answer in JSON.
     media : str
@@ -187,7 +187,7 @@ class Route:
     method: str
     path: str
     answer: Callable[..., Awaitable[str]]
-    roles: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
     asked: type[BaseModel] | None = None
     told: type[BaseModel] | None = None
     media: str = "application/json"

@@ -18,7 +18,7 @@ _PARTS = "#/components/schemas/"
 _REFUSALS = {
     "400": "not JSON",
     "401": "no valid token",
-    "403": "a token of another role",
+    "403": "a client without the scope for it",
     "408": "the body did not come in time",
     "413": "too large",
     "422": "not as the schema or the policy wants it",
@@ -28,7 +28,7 @@ _REFUSALS = {
 _BEARER = {
     "type": "http",
     "scheme": "bearer",
-    "description": "a token of a decider, the learner of rewards, or the owner",
+    "description": "a client's token",
 }
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -68,7 +68,7 @@ def _operation(route: Route) -> dict[str, Any]:
     operation = {"summary": route.summary, "operationId": name, "responses": answers}
     if route.asked:
         operation["requestBody"] = {"required": True, **content(route.asked)}
-    return operation | ({"security": [{"token": []}]} if route.roles else {})
+    return operation | ({"security": [{"token": []}]} if route.scopes else {})
 
 
 def manual(tree: dict[str, Any]) -> str:

@@ -31,11 +31,11 @@ _NO_WITNESS = (
 )
 
 
-def init(config: Config) -> list[str]:
+def init(config: Config, actor: str | None = None) -> list[str]:
     """Begin a run: charge the ledger, make the first checkpoint and the database. Nothing else makes any of these.
 
     A ledger that is there is charged, if it has the budget; checkpoint and database must be new. After a crash in the
-    middle it may be called again.
+    middle it may be called again. The ledger's row says that ``actor`` began the run.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def init(config: Config) -> list[str]:
                 f"{config.checkpoint} is of a run with {policy.decisions} decisions: put its database back"
             )
     else:
-        policy = config.begin_policy()
+        policy = config.begin_policy(actor)
     try:
         with suppress(FileExistsError):
             tables.create(config.database, {"run": policy.run.id})
@@ -94,15 +94,15 @@ def _ledger_for(config: Config) -> str:
     """Make the ledger and its witness where they are missing."""
     name = named(config.ledger, "ledger")
     try:
-        Ledger.create(config.ledger, config.budget, witness=config.witness).close()
-        return f"made the ledger {name}, with a budget of ε = {config.budget.epsilon:g}"
+        Ledger.create(config.ledger, config.whole, witness=config.witness).close()
+        return f"made the ledger {name}, with a budget of ε = {config.whole.epsilon:g}"
     except FileExistsError:
         pass
     if config.witness is not None:
         with suppress(FileExistsError), Ledger.open(config.ledger) as ledger:
             ledger.backup(config.witness)
     with config.open_ledger() as ledger:
-        return f"the ledger {name} is there, with ε = {ledger.remaining():.6g} left"
+        return f"the ledger {name} is there, with ε = {ledger.remaining(scope=config.scope):.6g} left"
 
 
 def adopt(config: Config) -> list[str]:
@@ -306,7 +306,7 @@ def doctor(config: Config) -> tuple[bool, list[str]]:
 
     with looking("ledger"), config.open_ledger() as ledger:
         head = ledger.verify()
-        left = max(0.0, round(ledger.remaining(), 9))
+        left = max(0.0, round(ledger.remaining(scope=config.scope), 9))
         findings.append((True, f"ledger: {ledger.entries} entries verify, ε = {left:g} left, head {head}"))
         if config.witness is None:
             findings.append((True, _NO_WITNESS))

@@ -30,6 +30,7 @@ from accounting.arrays import Array
 from dpbandits.policy.choices import Law, Shares, Ties
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
+from dpbandits.serve.clients import Client
 from dpbandits.serve.config import Config
 from dpbandits.serve.events import Ranked, secret
 from dpbandits.serve.messages import Number, Refusal, Route, bounded
@@ -49,7 +50,7 @@ _LONGEST = 256
 _PRODUCTS = 2**18
 # beyond so many actions, how many draws
 _FEW, _DRAWS = 10, 512
-_BOTH = ("decider", "learner")
+_BOTH = ("decide", "reward")
 _CODES = {400: "BadRequest", 404: "ResourceNotFound", 500: "InternalServerError"}
 
 Name = Annotated[str, Field(min_length=1, max_length=_LONGEST)]
@@ -118,13 +119,13 @@ class Personalizer:
         for version in _VERSIONS:
             event = f"{PREFIX}{version}/events/{{eventId}}"
             self.routes += [
-                Route("POST", f"{PREFIX}{version}/rank", self.rank, ("decider",), asked, status=201, listed=False),
-                Route("POST", f"{event}/activate", self.activate, ("decider",), status=204, listed=False),
+                Route("POST", f"{PREFIX}{version}/rank", self.rank, ("decide",), asked, status=201, listed=False),
+                Route("POST", f"{event}/activate", self.activate, ("decide",), status=204, listed=False),
                 Route("POST", f"{event}/reward", self.reward, _BOTH, RewardRequest, status=204, listed=False),
             ]
         self.told_nobody = frozenset(route.path for route in self.routes if route.path.endswith("/reward"))
 
-    async def rank(self, body: RankRequest, _: str | None) -> str:
+    async def rank(self, body: RankRequest, _: Client | None) -> str:
         """Choose among actions."""
         released = self._newest()  # the key is known with it
         excluded = set(body.excludedActions or ())
@@ -161,12 +162,12 @@ class Personalizer:
         ranking = [{"id": names[i], "probability": p} for i, p in zip(order, told, strict=True)]
         return json.dumps({"ranking": ranking, "eventId": event, "rewardActionId": names[chosen]})
 
-    async def activate(self, _: None, role: str | None, event: str) -> str:
+    async def activate(self, _: None, caller: Client | None, event: str) -> str:
         """Learn from an event that waits for it."""
         await self._writer.ask("show", [self._event(event)])
         return ""
 
-    async def reward(self, body: RewardRequest, _: str | None, event: str) -> str:
+    async def reward(self, body: RewardRequest, _: Client | None, event: str) -> str:
         """Tell the reward of an event."""
         try:
             value = self._probe.checked_reward(body.value)

@@ -58,7 +58,7 @@ class Service:
         self._board = Board()
         self._admin: Admin | None = None
         if config.admin is not None:
-            self._admin = Admin(self._board, config.host, config.admin, config.tokens["owner"])
+            self._admin = Admin(self._board, config.host, config.admin, config.callers())
             self.admin_url = self._admin.url
         self._running: list[subprocess.Popen[bytes] | None] = [None] * len(self._roles)
         self._begun = [-_AGAIN] * len(self._roles)

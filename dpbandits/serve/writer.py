@@ -207,6 +207,7 @@ class Writer:
             self._check(store)
             self.key = self.key or str(store.fact("key"))
             store.knock()
+            self.skew = store.skew
         except BaseException:
             store.close()
             raise

@@ -135,8 +135,9 @@ def list_command(
     # the budget's relation is said above
     said = "" if budget is None else f", adjacency={budget.adjacency!r}"
     columns = ("row", "right"), ("time", "left"), ("label", "left"), ("scope", "left"), ("release", "left")
+    actors = any(r.actor for r in shown)
     print_table(
-        [*columns, ("outcome", "left")],
+        [*columns, ("outcome", "left"), *([("actor", "left")] if actors else [])],
         [
             (
                 str(r.index),
@@ -145,6 +146,7 @@ def list_command(
                 r.scope or "",
                 brief(repr(r.release)).replace(said, ""),
                 r.outcome,
+                *([r.actor or ""] if actors else []),
             )
             for r in shown
         ],

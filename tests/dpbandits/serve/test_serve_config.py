@@ -13,7 +13,8 @@ from accounting import Budget, Ledger
 from dpbandits.policies import DisjointPrivateGLM
 from dpbandits.serve import __main__ as process
 from dpbandits.serve import supervise
-from dpbandits.serve.config import Config, digest
+from dpbandits.serve.clients import digest
+from dpbandits.serve.config import Config
 
 
 def test_what_a_file_says(tmp_path):
@@ -40,7 +41,7 @@ def test_a_range_may_be_learned(tmp_path):
 @pytest.mark.parametrize("name", ["run.toml", "run.postgres.toml"])
 def test_the_examples_are_read(name):
     config = Config.read(Path(__file__).resolve().parents[3] / "examples" / "serve" / name)
-    assert config.tokens["owner"] == {digest("owner")}
+    assert config.clients["owner"].digests == {digest("owner")}
     assert config.together == ("postgres" in name)
 
 
@@ -107,11 +108,11 @@ def test_mistakes_are_named(tmp_path, part, text, message):
 def test_a_token_in_place_of_its_digest_is_not_repeated(tmp_path):
     path = written(tmp_path)
     path.write_text(path.read_text().replace(digest(TOKENS["owner"]), "my-secret-token"))
-    with pytest.raises(ValueError, match=r"tokens\.owner must be a list of digests") as caught:
+    with pytest.raises(ValueError, match=r"clients\.owner\.tokens must be a list of digests") as caught:
         Config.read(path)
     assert "my-secret-token" not in str(caught.value)
     path.write_text(written(tmp_path).read_text().replace(digest(TOKENS["owner"]), digest(TOKENS["decider"])))
-    with pytest.raises(ValueError, match=r"tokens\.decider and tokens\.owner must have no token in common"):
+    with pytest.raises(ValueError, match=r"clients\.decider and clients\.owner must have no token in common"):
         Config.read(path)
 
 
