@@ -115,9 +115,12 @@ class Board:
         for role in sorted(starts):
             alive = sum(1 for kind, at, _ in newest if kind == role and now - at < _SILENT)
             lines.append(f'dpbandits_processes{{role="{role}"}} {alive}')
-        for name, numbers in sorted(_gauges(newest, now).items()):
-            worst = min(numbers) if name in _LEAST else max(numbers)
-            lines += [f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {worst:.15g}"]
+        kinds = set[str]()
+        for name, numbers in sorted(_gauges(newest, now).items()):  # of many runs they have the run's name in braces
+            worst, kind = min(numbers) if name in _LEAST else max(numbers), name.partition("{")[0]
+            lines += [] if kind in kinds else [f"# TYPE dpbandits_{kind} gauge"]
+            lines.append(f"dpbandits_{name} {worst:.15g}")
+            kinds.add(kind)
         return "\n".join([*lines, *_build()]) + "\n"
 
 

@@ -30,6 +30,7 @@ Everything else has a default; see :class:`Config`. An error names the file, the
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -56,7 +57,7 @@ from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read
 from dpbandits.serve.trial import arguments_of
 from dpkit.features.hashed import Hashed
 
-__all__ = ["Config", "Limits"]
+__all__ = ["Config", "Limits", "built", "limits_of", "opened_books", "places_of", "tree_of"]
 
 # who charges a run's further epochs
 _LEARNER = "learner"
@@ -135,7 +136,9 @@ class Config:
     scope : str or None
         The part of the ledger's data that the run's people are (see :class:`accounting.Ledger`); None for all.
     shared : Budget or None
-        The ledger's, where it is another one than the run's.
+        The budget of a ledger that runs of a group share.
+    books : Ledger or None
+        The ledger, where it is open already.
 
     Examples
     --------
@@ -175,6 +178,7 @@ class Config:
     path: Path | None = None
     scope: str | None = None
     shared: Budget | None = None
+    books: Ledger | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Config:
@@ -188,7 +192,7 @@ class Config:
         file = Path(path).absolute()
         tree = tree_of(Path(path))
         try:
-            return replace(_built(tree, file.parent), path=file)
+            return replace(built(tree, file.parent), path=file)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -236,17 +240,12 @@ class Config:
         Mismatch
             If it is missing, behind its witness, damaged, or of another budget.
         """
-        try:
-            ledger = Ledger.open(self.ledger, self.whole, witness=self.witness, expected_head=self.expected_head)
-            return ledger.acting(actor, scope=self.scope)
-        except FileNotFoundError as error:
-            raise Mismatch(f"storage.ledger and witness: {error}; `dpbandits serve init` makes a new run") from error
-        except LedgerBehind as error:
-            raise Mismatch(f"storage.ledger: {error}") from error
-        except LedgerCorrupted as error:
-            raise Mismatch(f"storage.ledger must verify: {error}") from error
-        except ValueError as error:
-            raise Mismatch(f"storage.ledger must be of this budget: {error}") from error
+        books = (
+            opened_books(self.ledger, self.whole, self.witness, self.expected_head)
+            if self.books is None
+            else self.books
+        )
+        return books.acting(actor, scope=self.scope)
 
     def begin_policy(self, actor: str | None = None) -> PrivatePolicy[Any]:
         """A new run's policy: the ledger is charged, for ``actor``, and the first checkpoint made.
@@ -292,6 +291,26 @@ class Config:
         return policy  # type: ignore[return-value]
 
 
+def opened_books(ledger: Path | str, budget: Budget, witness: Path | str | None, expected_head: str | None) -> Ledger:
+    """A ledger that is there.
+
+    Raises
+    ------
+    Mismatch
+        If it is missing, behind its witness, damaged, or of another budget.
+    """
+    try:
+        return Ledger.open(ledger, budget, witness=witness, expected_head=expected_head)
+    except FileNotFoundError as error:
+        raise Mismatch(f"storage.ledger and witness: {error}; `dpbandits serve init` makes a new run") from error
+    except LedgerBehind as error:
+        raise Mismatch(f"storage.ledger: {error}") from error
+    except LedgerCorrupted as error:
+        raise Mismatch(f"storage.ledger must verify: {error}") from error
+    except ValueError as error:
+        raise Mismatch(f"storage.ledger must be of this budget: {error}") from error
+
+
 def assert_same(policy: Policy, probe: Policy) -> None:
     """Refuse to go on with a run of other parameters than the file's."""
     if type(policy) is not type(probe):
@@ -308,21 +327,27 @@ def assert_same(policy: Policy, probe: Policy) -> None:
 
 
 def tree_of(path: Path) -> dict[str, Any]:
-    """What a TOML file holds.
+    """What a file holds: TOML, or JSON if its name says so.
 
     Raises
     ------
     FileNotFoundError
     ValueError
-        If it is no TOML.
+        If it is neither.
     """
+    kind = "JSON" if path.suffix == ".json" else "TOML"
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found: dict[str, Any] = json.loads(text) if kind == "JSON" else tomllib.loads(text)
+        return found
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: must be TOML: {error}") from error
+    except ValueError as error:  # also UnicodeDecodeError
+        raise ValueError(f"{path}: must be {kind}: {error}") from error
 
+
+limits_of: dict[str, Reader] = {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()}
+limits_of["decisions"] = number(None)
 
 # all tables but [policy], whose keys are the parameters of its class, and [clients], whose are names
 _FILE: dict[str, dict[str, Reader]] = {
@@ -344,11 +369,12 @@ _FILE: dict[str, dict[str, Reader]] = {
     "page": {"curves": of(bool, False), "reference": of(list, ())},
     "simulation": {"seed": of(int, None)},
     "features": {"seed": whole(0, 0, 2**32 - 1), "ranges": of(dict, {})},
-    "limits": {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()} | {"decisions": number(None)},
+    "limits": limits_of,
 }
 
 
-def _built(tree: Mapping[str, Any], folder: Path) -> Config:
+def built(tree: Mapping[str, Any], folder: Path) -> Config:
+    """The service that tables describe, with files beside ``folder``."""
     kind: type[PrivatePolicy[Any]]
     proxy = proxy_of(read({"proxy": tree.get("proxy", {})}, {"proxy": _FILE["proxy"]})["proxy"])
     clients = clients_of(tree, named_elsewhere=proxy is not None)
@@ -379,7 +405,7 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
         kind,
         arguments,
         budget,
-        **_places(told["storage"], folder),
+        **places_of(told["storage"], folder),
         clients=clients,
         proxy=proxy,
         wait=wait,
@@ -442,7 +468,7 @@ def _hashed(config: Config, probe: PrivatePolicy[Any], seed: int, ranges: Mappin
 _SCHEMAS = {"database": "service", "ledger": "ledger", "witness": "ledger"}
 
 
-def _places(given: Mapping[str, str | None], folder: Path) -> dict[str, Any]:
+def places_of(given: Mapping[str, str | None], folder: Path) -> dict[str, Any]:
     """Files beside the service's, or addresses; all different."""
     head = given["expected_head"]
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,18 @@ from dpbandits.policy.many import Rounds, together
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
+from dpbandits.serve.answers import (
+    Apprentice,
+    Curve,
+    Health,
+    Live,
+    Privacy,
+    Ready,
+    ReleasedJson,
+    Releases,
+    Results,
+    Stopped,
+)
 from dpbandits.serve.clients import Client
 from dpbandits.serve.config import Config
 from dpbandits.serve.messages import (
@@ -37,25 +50,68 @@ from dpbandits.serve.messages import (
 )
 from dpbandits.serve.metrics import Meter
 from dpbandits.serve.openapi import manual, schema
-from dpbandits.serve.personalizer import Personalizer
+from dpbandits.serve.personalizer import TOLD_NOBODY, Personalizer
 from dpbandits.serve.store import Choice, Store
 from dpbandits.serve.tickets import punched, read
 from dpbandits.serve.trial import RESULTS, page_of, visit_key
 from dpbandits.serve.writer import Away, Writer
 from dpkit.randomness import secure
 
-__all__ = ["Endpoints"]
+__all__ = ["Endpoints", "page_route", "routes_of"]
 
 # one for all answers: to make an encoder takes as long as to use it
 _json = json.JSONEncoder(allow_nan=False).encode
 _PAGE = Path(__file__).with_name("page.html")
 
 
-def _page(path: str, answer: Any, *allowed: str) -> Route:
+def page_route(path: str, answer: Any, *allowed: str) -> Route:
     """A page that loads nothing from elsewhere."""
     policy = "; ".join(["default-src 'none'", "style-src 'unsafe-inline'", *allowed])
     headers = {"content-security-policy": policy, "referrer-policy": "no-referrer", "cache-control": "no-store"}
     return Route("GET", path, answer, media="text/html; charset=utf-8", headers=headers, listed=False)
+
+
+@lru_cache
+def _loaded(dim: int) -> None:
+    """Load what computes probabilities (of rare choices all of it) now, and not while a request waits."""
+    basis = np.eye(dim)
+    Perturbed(basis, -9.0 * basis[0]).chances()
+
+
+def routes_of(of: Endpoints | type[Endpoints], batch: int, *, experiment: bool) -> list[Route]:
+    """What a run answers: by an object, or (for the schema alone) by the class."""
+    asked, tickets, rewards = (
+        bounded(model, name, batch)
+        for model, name in ((Asked, "decisions"), (Tickets, "tickets"), (Rewards, "rewards"))
+    )
+    html = "text/html; charset=utf-8"
+    headers = {
+        "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+        "cache-control": "no-store",
+    }
+    of_experiments = [
+        Route("GET", "/v1/results", of.results, ("own",), told=Results),
+        Route("GET", "/v1/results.html", of.results_page, ("own",), media=html, headers=headers),
+        Route("POST", "/v1/stop", of.stop, ("own",), told=Stopped),
+    ]
+    return [
+        Route("POST", "/v1/decisions", of.decide, ("decide",), asked, Answer),
+        Route("POST", "/v1/activations", of.activate, ("decide",), tickets, Activations),
+        Route("POST", "/v1/rewards", of.reward, ("reward",), rewards, Rewarded),
+        Route("GET", "/v1/released", of.released, ("decide", "read"), told=ReleasedJson),
+        Route("GET", "/v1/releases", of.releases, ("read",), told=Releases),
+        Route("GET", "/v1/privacy", of.privacy, ("read",), told=Privacy),
+        *(of_experiments if experiment else ()),
+        Route("GET", "/v1/raw/curve", of.curve, ("own",), told=Curve),
+        Route("GET", "/v1/raw/apprentice", of.apprentice, ("own",), told=Apprentice),
+        Route("GET", "/healthz", of.health, told=Health),
+        Route("GET", "/livez", of.live, told=Live),
+        Route("GET", "/readyz", of.ready, told=Ready),
+        Route("GET", "/metrics", of.metrics, media="text/plain; charset=utf-8"),
+        page_route("/", of.page, "script-src 'unsafe-inline'", "connect-src 'self'"),
+        page_route("/docs", of.docs),
+        Route("GET", "/openapi.json", of.openapi, listed=False),
+    ]
 
 
 class Endpoints:
@@ -79,52 +135,15 @@ class Endpoints:
     def __init__(self, config: Config, probe: PrivatePolicy[Any], writer: Writer, meter: Meter) -> None:
         self._config, self._probe, self._writer, self._meter = config, probe, writer, meter
         self._rng = secure()
-        # what computes probabilities (of rare choices all of it) is loaded now, and not while a request waits
-        basis = np.eye(min(max(4, probe.dim), 20))
-        Perturbed(basis, -9.0 * basis[0]).chances()
+        _loaded(min(max(4, probe.dim), 20))
         # whether a person has one decision, which is given again
         self._once = config.experiment and probe.persons is not None
         self._by_person = probe.persons is not None or config.budget.unit == "person"
-        asked, tickets, rewards = (
-            bounded(model, name, config.limits.batch)
-            for model, name in ((Asked, "decisions"), (Tickets, "tickets"), (Rewards, "rewards"))
-        )
-        self.routes = [
-            Route("POST", "/v1/decisions", self.decisions, ("decide",), asked, Answer),
-            Route("POST", "/v1/activations", self.activations, ("decide",), tickets, Activations),
-            Route("POST", "/v1/rewards", self.rewards, ("reward",), rewards, Rewarded),
-            Route("GET", "/v1/released", self.released, ("decide", "read")),
-            Route("GET", "/v1/releases", self.releases, ("read",)),
-            Route("GET", "/v1/privacy", self.privacy, ("read",)),
-            *(self._of_experiments() if config.experiment else ()),
-            Route("GET", "/v1/raw/curve", self.curve, ("own",)),
-            Route("GET", "/v1/raw/apprentice", self.apprentice, ("own",)),
-            Route("GET", "/healthz", self.health),
-            Route("GET", "/livez", self.live),
-            Route("GET", "/readyz", self.ready),
-            Route("GET", "/metrics", self.metrics, media="text/plain; charset=utf-8"),
-            _page("/", self.page, "script-src 'unsafe-inline'", "connect-src 'self'"),
-            _page("/docs", self.docs),
-            Route("GET", "/openapi.json", self.openapi, listed=False),
-        ]
+        self.routes = routes_of(self, config.limits.batch, experiment=config.experiment)
         self._rewarding = frozenset({"/v1/rewards"})
         if config.features is not None:
-            personalizer = Personalizer(config, probe, writer, self.newest)
-            self.routes += personalizer.routes
-            self._rewarding |= personalizer.told_nobody
-        self._schema = schema(self.routes)
-
-    def _of_experiments(self) -> list[Route]:
-        html = "text/html; charset=utf-8"
-        headers = {
-            "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
-            "cache-control": "no-store",
-        }
-        return [
-            Route("GET", "/v1/results", self.results, ("own",)),
-            Route("GET", "/v1/results.html", self.results_page, ("own",), media=html, headers=headers),
-            Route("POST", "/v1/stop", self.stop, ("own",)),
-        ]
+            self.routes += Personalizer(config, probe, writer, self.newest).routes
+            self._rewarding |= TOLD_NOBODY
 
     def newest(self) -> Released:
         """The newest release.
@@ -138,7 +157,7 @@ class Endpoints:
             raise Refusal(503, "nothing is released yet: is the learner running?")
         return self._writer.released
 
-    async def decisions(self, body: Asked, _: Client | None) -> str:
+    async def decide(self, body: Asked, _: Client | None) -> str:
         """Choose, and wait for rewards."""
         released = self.newest()
         found = self._choose(body.decisions, released, tell=body.probabilities)
@@ -174,7 +193,7 @@ class Endpoints:
             answers.append(answer)
         return _json({"decisions": answers})
 
-    async def activations(self, body: Tickets, _: Client | None) -> str:
+    async def activate(self, body: Tickets, _: Client | None) -> str:
         """Learn from decisions that were answered with tickets; each counts once."""
         self.newest()  # the key is known with it
         read_ones = [read(ticket, self._writer.key) for ticket in body.tickets]
@@ -189,7 +208,7 @@ class Endpoints:
             answers.append({"id": id, "status": status, "learned": id is not None and not id.startswith("0-")})
         return _json({"activations": answers})
 
-    async def rewards(self, body: Rewards, _: Client | None) -> str:
+    async def reward(self, body: Rewards, _: Client | None) -> str:
         """Tell rewards; each counts once."""
         checked = []
         for i, one in enumerate(body.rewards):
@@ -302,6 +321,10 @@ class Endpoints:
     async def page(self, *_: Any) -> str:
         """The owner's page."""
         return _PAGE.read_text(encoding="utf-8")
+
+    @cached_property
+    def _schema(self) -> dict[str, Any]:
+        return schema(self.routes)
 
     async def docs(self, *_: Any) -> str:
         """The schema, for people."""

@@ -136,6 +136,7 @@ class Rewarded(_Strict):
     rewards: list[Told]
 
 
+@lru_cache
 def bounded(model: type[M], name: str, most: int) -> type[M]:
     """The model with at most so many in its list ``name``: a longer one is refused before its parts are read."""
     field = model.model_fields[name]
@@ -166,7 +167,7 @@ class Route:
     Attributes
     ----------
     method, path : str
-        A part of the path in braces stands for any text, which ``answer`` is given.
+        The method "*" is any. A part of the path in braces stands for any text, which ``answer`` is given.
     answer : callable
         What is answered to a body (a value of ``asked``, or None) and whoever asks; the first line of its
         docstring says in the schema what it is.

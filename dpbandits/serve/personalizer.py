@@ -39,12 +39,24 @@ from dpbandits.serve.tickets import punched
 from dpbandits.serve.writer import Writer
 from dpkit.randomness import secure
 
-__all__ = ["KEY", "PREFIX", "Personalizer", "RankRequest", "RewardRequest", "chances_told", "placed", "problem"]
+__all__ = [
+    "KEY",
+    "PREFIX",
+    "TOLD_NOBODY",
+    "Personalizer",
+    "RankRequest",
+    "RewardRequest",
+    "chances_told",
+    "placed",
+    "problem",
+]
 
 PREFIX = "/personalizer/"
 # the header with the token
 KEY = b"ocp-apim-subscription-key"
 _VERSIONS = ("v1.0", "v1.1-preview.3")
+# routes by which rewards come: when they do is a person's data
+TOLD_NOBODY = frozenset(f"{PREFIX}{version}/events/{{eventId}}/reward" for version in _VERSIONS)
 _LONGEST = 256
 # features of an action times those of the context, over all actions: some 50 ms of work
 _PRODUCTS = 2**18
@@ -102,8 +114,6 @@ class Personalizer:
     Attributes
     ----------
     routes : list of Route
-    told_nobody : frozenset of str
-        Routes by which rewards come: when they do is a person's data.
     """
 
     def __init__(
@@ -123,7 +133,6 @@ class Personalizer:
                 Route("POST", f"{event}/activate", self.activate, ("decide",), status=204, listed=False),
                 Route("POST", f"{event}/reward", self.reward, _BOTH, RewardRequest, status=204, listed=False),
             ]
-        self.told_nobody = frozenset(route.path for route in self.routes if route.path.endswith("/reward"))
 
     async def rank(self, body: RankRequest, _: Client | None) -> str:
         """Choose among actions."""

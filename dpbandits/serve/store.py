@@ -391,6 +391,11 @@ class Store:
             self.database.insert("lease", [(1, holder, now + seconds)], later)
             return True
 
+    def led(self, now: float) -> bool:
+        """Whether there is a learner whose lease has not run out."""
+        until = self._one("SELECT until FROM lease WHERE one = 1")
+        return until is not None and until > now
+
     def resign(self, holder: str) -> None:
         """Let another one lead at once."""
         with self.writing():
