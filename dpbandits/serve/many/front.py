@@ -66,9 +66,9 @@ class Front:
             Route("GET", "/v1/runs", self.runs, ("read",), told=Runs),
             Route("POST", "/v1/runs", self.begin_run, ("own",), Begin, Run, status=201),
             Route("POST", "/v1/runs/{run}/close", self.close_run, ("own",), told=Closed),
-            Route("GET", "/livez", self.live, told=Live),
-            Route("GET", "/readyz", self.ready, told=Ready),
-            Route("GET", "/metrics", self.metrics, media="text/plain; charset=utf-8"),
+            Route("GET", "/livez", self.alive, told=Live),
+            Route("GET", "/readyz", self.all_ready, told=Ready),
+            Route("GET", "/metrics", self.all_metrics, media="text/plain; charset=utf-8"),
             page_route("/docs", self.docs),
             Route("GET", "/openapi.json", self.openapi, listed=False),
         ]
@@ -220,18 +220,18 @@ class Front:
         except Mismatch as error:
             raise Refusal(409, str(error)) from None
 
-    async def live(self, *_: Any) -> str:
+    async def alive(self, *_: Any) -> str:
         """Whether this process answers: if not, start it again."""
         return json.dumps({"live": True})
 
-    async def ready(self, *_: Any) -> str:
+    async def all_ready(self, *_: Any) -> str:
         """Whether this worker has opened the runs that there are: if not, send requests elsewhere."""
         away = [desk for desk in self._desks.values() if desk.writer.away]
         if not self._looked or (away and len(away) == len(self._desks)):
             raise Refusal(503, "not ready: it opens its runs, or no database answers")
         return json.dumps({"ready": True})
 
-    async def metrics(self, _: None, caller: Client | None) -> str:
+    async def all_metrics(self, _: None, caller: Client | None) -> str:
         """Counts and times of this process; those of rewards, for the owner alone."""
         owner = caller is not None and caller.may(["own"])
         lines = [line for name, number in self.gauges().items() for line in (

@@ -1,9 +1,8 @@
 """The learners of many runs, in a few processes that share them among them.
 
 Each run has its learner, with its lease, checkpoint and trail, as a service of one run has
-(:mod:`dpbandits.serve.learner`); a process
-of the pool holds many and lets one after the other take a step. A run in which little happens is looked at ever more
-rarely, down to once in a second, so that a hundred of them cost a few steps in a second.
+(:mod:`dpbandits.serve.learner`). A process of the pool holds many, and lets one after the other take a step. A run in
+which little happens is looked at ever more rarely, down to once in a second, so that a hundred of them cost little.
 
 Every process has a number, and runs that are its own by a hash of their name. A run that no other process leads for
 some time it takes over; the leases, and the hold on the checkpoint, see to it that only one does. Whoever is started in

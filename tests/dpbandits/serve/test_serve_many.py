@@ -1,7 +1,11 @@
 """Many runs in one service: each is what it is alone, and none keeps another from going on."""
 
 import json
+import os
+import re
+import signal
 import threading
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,7 +15,9 @@ from typer.testing import CliRunner
 
 from accounting import Ledger
 from dpbandits.cli import app
+from dpbandits.serve import operate
 from dpbandits.serve.app import create_many
+from dpbandits.serve.client import Client
 from dpbandits.serve.clients import digest
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.lineage import trail_of
@@ -19,6 +25,7 @@ from dpbandits.serve.many import front, pool
 from dpbandits.serve.many.group import Group, Taken
 from dpbandits.serve.many.pool import Pool
 from dpbandits.serve.store import LeaseLost
+from dpbandits.serve.supervise import Service
 
 ARMS = np.eye(3).tolist()
 POLICY = {"class": "OnePassPrivateGLM", "dim": 3, "horizon": 300}
@@ -373,3 +380,75 @@ def test_a_group_s_file_is_read_strictly(tmp_path):
             Group.read(file_of(tmp_path, storage=storage, more=more))
     Ledger.create(tmp_path / "l", None).close()
     assert json.loads(json.dumps(described()))["policy"] == POLICY
+
+
+def test_runs_share_a_database(tmp_path, storage, monkeypatch):
+    """In PostgreSQL each has a schema; a ledger in the same one has its marks in the transaction of the release."""
+    monkeypatch.setattr(pool, "_LOOK", 0.02)
+    places = dict(re.findall(r'^(\w+) = "(.*)"$', storage(), flags=re.MULTILINE))
+    on_server = "database" in places
+    lines = "\n".join(
+        f'{name} = "{re.sub(r"[?&]schema=[a-z0-9_]+", "", place) if name == "database" else place}"'
+        for name, place in places.items()
+    )
+    found = Group.read(file_of(tmp_path, storage=lines))
+    found.init()
+    for name in ("a-1", "a-2"):
+        found.begin(name, described(scope=name))
+    assert found.config("a-1").together is on_server
+    with learning(found), served(found) as ask:
+        wait_until(lambda: [ask.state(name) for name in ("a-1", "a-2")] == ["running"] * 2)
+        for name, count in (("a-1", 60), ("a-2", 3)):
+            decided = ask.decide(name, *[{"arms": ARMS}] * count)
+            assert ask.reward(name, *((one["id"], 1.0) for one in decided)) == ["accepted"] * count
+        wait_until(lambda: ask("GET", "/v1/runs/a-1/privacy", "owner").json()["releases"] >= 1)
+        assert ask("GET", "/v1/runs/a-2/privacy", "owner").json()["decisions"] == 3
+    with found.open_ledger() as ledger:
+        ledger.verify()
+        assert [row.label for row in ledger.rows()] == ["a-1", "a-2"]
+        run = found.config("a-1").open_policy().run
+        assert ledger.newest_mark(run.id).step >= 1
+        run.release_hold()
+    with found.alone("a-1") as config:
+        assert "the run is closed" in " ".join(operate.close(config))
+    assert found.doctor()[0]
+
+
+@pytest.mark.slow
+def test_a_client_of_one_run(tmp_path):
+    """Real processes: begun, served, stopped within seconds; nothing that was answered is lost."""
+    path = file_of(tmp_path, more="[service]\nport = 0\nworkers = 1\nadmin = 0")
+    found = Group.read(path)
+    found.init()
+    service = Service(path)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        owner = Client(service.url, TOKENS["owner"], patience=120.0)
+        body = {"name": "one", **described(), "clients": {"shop": {"tokens": [digest("t")], "scopes": ["decide"]}}}
+        assert owner.send("POST", "/v1/runs", body)["name"] == "one"
+        decided = Client(service.url, "t", run="one", patience=120.0).decide(*[{"arms": ARMS}] * 7)
+        teller = Client(service.url, TOKENS["decider"], run="one", patience=120.0)
+        if decided[0]["id"] is None:  # the learner had not confirmed the database yet
+            decided = teller.activate(*(one["ticket"] for one in decided))
+        assert set(teller.reward(*((one["id"], 1.0) for one in decided))) == {"accepted"}
+        figure = 'dpbandits_learner_rounds{run="one"} 7'
+        wait_until(lambda: figure in service._board.text())
+        text = service._board.text()
+        assert text.count("# TYPE dpbandits_learner_rounds gauge") == 1
+        # a learner that is killed: the one in its place goes on at once, by its name in the leases
+        (learner,) = service.processes("learner")
+        os.kill(learner, signal.SIGKILL)
+        begin = time.monotonic()
+        wait_until(lambda: service.processes("learner") not in ([], [learner]))
+        (again,) = teller.decide({"arms": ARMS})
+        wait_until(lambda: 'dpbandits_learner_rounds{run="one"} 8' in service._board.text())
+        assert again["learned"]
+        assert time.monotonic() - begin < 60.0  # two seconds, on a machine that stands still for none
+    finally:
+        service.stop()
+        thread.join()
+    learner = Learner(found.config("one"))
+    drain(learner)
+    assert (learner.policy.decisions, len(learner.policy.open_decisions)) == (8, 1)
+    learner.close()
