@@ -329,7 +329,7 @@ class Group:
             raise ValueError("policy.class must be one of this package's: other modules are not imported on request")
         self.check()
         config, folder = self._config(name, described), self.folder / name
-        if config.label in self.clients or set(config.clients) & set(self.clients):
+        if set(config.clients) & set(self.clients):
             raise ValueError("clients of a run must have other names than the group's")
         text = json.dumps(described, sort_keys=True)
         with self._turn():

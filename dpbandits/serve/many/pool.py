@@ -81,6 +81,7 @@ class Pool:
         self._looked = -_LOOK
         self._books: Ledger | None = None
         self._away: set[str] = set()
+        self._closed: set[str] = set()
 
     def close(self) -> None:
         """Let go of all runs, for others to take over at once."""
@@ -110,7 +111,7 @@ class Pool:
     def gauges(self) -> dict[str, float]:
         """For monitoring, by run."""
         told: dict[str, float] = {}
-        for name in set(self._again) - set(self._led):
+        for name in set(self._again) - set(self._led) - self._closed:
             told[f'leads{{run="{name}"}}'] = 0
         for name, one in list(self._led.items()):
             told |= {f'{figure}{{run="{name}"}}': number for figure, number in one.learner.gauges().items()}
@@ -168,6 +169,7 @@ class Pool:
         """Say why a run is not learned from, and try it again later; the others go on."""
         self._again[name] = now + _REFUSED
         if isinstance(error, RunClosed):
+            self._closed.add(name)
             why = f"the run is closed ({error})"
         elif isinstance(error, (Mismatch, FileNotFoundError)):
             why = str(error)
