@@ -28,6 +28,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 # seconds between two looks at all connections
 _LOOK = 0.5
+# how often in the time that a body has
+_LOOKS = 4
 # file descriptors for the database, the log and libraries
 _SPARE = 64
 
@@ -39,7 +41,7 @@ class Gone(Exception):
 
 
 class Bodies:
-    """Reads bodies: each at most ``most`` bytes within ``seconds``, all that are being read at most ``together`` bytes.
+    """Reads bodies: each at most ``most`` bytes in ``seconds`` or a quarter more, all at most ``together`` bytes.
 
     Raises
     ------
@@ -52,14 +54,42 @@ class Bodies:
     def __init__(self, *, most: int, together: int, seconds: float) -> None:
         self._most, self._together, self._seconds = most, together, seconds
         self._held = 0
+        # until when each task may read, and those that were late: one timer for all, as one for each takes longer than
+        # to read most bodies
+        self._until: dict[asyncio.Task[Any], float] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+        self._timed: asyncio.AbstractEventLoop | None = None
 
     async def read(self, receive: Receive) -> bytes:
         """The whole body of a request."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if task is None:
+            raise RuntimeError("bodies are read in a task")
+        self._until[task] = loop.time() + self._seconds
+        if self._timed is not loop:
+            self._timed = loop
+            loop.call_later(self._seconds / _LOOKS, self._look, loop)
         try:
-            async with asyncio.timeout(self._seconds):
-                return await self._whole(receive)
-        except TimeoutError:
+            return await self._whole(receive)
+        except asyncio.CancelledError:
+            if task not in self._late:
+                raise
+            task.uncancel()
             raise Refusal(408, "the body did not come in time", connection="close") from None
+        finally:
+            del self._until[task]
+            self._late.discard(task)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give up on those whose time is over."""
+        now = loop.time()
+        for task, until in self._until.items():
+            if now >= until and task not in self._late:
+                self._late.add(task)
+                task.cancel()
+        self._timed = loop if self._until else None
+        if self._until:
+            loop.call_later(self._seconds / _LOOKS, self._look, loop)
 
     async def _whole(self, receive: Receive) -> bytes:
         parts: list[bytes] = []

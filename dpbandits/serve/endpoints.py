@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic_core import to_json
 
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.chosen import Choices
@@ -61,6 +62,13 @@ __all__ = ["Endpoints", "page_route", "routes_of"]
 
 # one for all answers: to make an encoder takes as long as to use it
 _json = json.JSONEncoder(allow_nan=False).encode
+
+
+def _quick(answer: dict[str, Any]) -> str:
+    """JSON in a quarter of the time, of what surely holds no NaN."""
+    return to_json(answer).decode()
+
+
 _PAGE = Path(__file__).with_name("page.html")
 
 
@@ -191,7 +199,7 @@ class Endpoints:
             if id is None:
                 answer["ticket"] = punched(choice, self._writer.key, perhaps)
             answers.append(answer)
-        return _json({"decisions": answers})
+        return _quick({"decisions": answers})
 
     async def activate(self, body: Tickets, _: Client | None) -> str:
         """Learn from decisions that were answered with tickets; each counts once."""
@@ -206,7 +214,7 @@ class Endpoints:
             id, new = next(made)
             status = "unknown" if id is None else "accepted" if new else "duplicate"
             answers.append({"id": id, "status": status, "learned": id is not None and not id.startswith("0-")})
-        return _json({"activations": answers})
+        return _quick({"activations": answers})
 
     async def reward(self, body: Rewards, _: Client | None) -> str:
         """Tell rewards; each counts once."""
@@ -218,7 +226,7 @@ class Endpoints:
                 raise Refusal(422, "reward must lie in the policy's reward_range", [f"rewards.{i}"]) from None
         statuses = await self._writer.ask("reward", checked)
         told_back = [{"id": id, "status": status} for (id, _), status in zip(checked, statuses, strict=True)]
-        return _json({"rewards": told_back})
+        return _quick({"rewards": told_back})
 
     async def released(self, *_: Any) -> str:
         """The newest release, as Released.from_json reads it."""
