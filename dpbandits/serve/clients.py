@@ -247,6 +247,8 @@ class Callers:
         self._seen = state
         try:
             clients = self._again(self._path)
+            if not clients:
+                raise ValueError(f"{self._path} has no clients: is it being written?")
         except (OSError, ValueError) as error:  # of the file, which holds no data
             log.warning("the clients stay as they were: %s", error)
             return
