@@ -194,6 +194,8 @@ class Front:
     async def begin_run(self, body: Begin, caller: Client | None) -> str:
         """Begin a run: charge the ledger, and make all that it needs; again, where that was interrupted."""
         actor = None if caller is None else f"client {caller.name}"
+        if ":" in str(body.policy.get("class", "")):
+            raise Refusal(422, "policy.class must be one of this package's: no other modules are imported on request")
         try:
             await asyncio.to_thread(self._group.begin, body.name, body.described(), actor)
         except (BudgetExceeded, AdjacencyMismatch, UnsupportedRelease, Taken, Mismatch, FileExistsError) as error:

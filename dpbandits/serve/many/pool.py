@@ -92,14 +92,14 @@ class Pool:
             self._books.close()
             self._books = None
 
-    def turn(self) -> float:
-        """Let every learner whose time has come take a step; in how many seconds the next one is due."""
+    def turn(self, ended: Callable[[], bool] = lambda: False) -> float:
+        """Let every learner that is due take a step, until ``ended``; in how many seconds the next one is."""
         now = self._clock()
         if now >= self._looked + _LOOK:
             self._looked = now
             self._look(now)
         for name, one in list(self._led.items()):
-            if one.due <= now:
+            if one.due <= now and not ended():
                 self._step(name, one)
         next_due = min((one.due for one in self._led.values()), default=now + _LOOK)
         return max(0.0, min(next_due, self._looked + _LOOK) - self._clock())
@@ -201,7 +201,7 @@ def learn_many(
     last = 0.0
     try:
         while not stop.is_set():
-            wait = pool.turn()
+            wait = pool.turn(stop.is_set)
             if time.monotonic() > last + 0.5:
                 last, found = time.monotonic(), pool.gauges()
                 for name in set(told) - set(found):

@@ -192,7 +192,7 @@ def test_what_is_refused_charges_nothing_and_leaves_nothing(service):
         (ask.begin("second", epsilon=3.5), 409, "asks for"),
         (ask.begin("Second"), 422, "schema"),
         (ask.begin("second", policy=POLICY | {"dim": 0}), 422, "dim must be"),
-        (ask.begin("second", policy=POLICY | {"class": "json:JSONDecoder"}), 422, "not imported on request"),
+        (ask.begin("second", policy=POLICY | {"class": "json:JSONDecoder"}), 422, "no other modules"),
         (ask.begin("second", policy=POLICY | {"class": "Uniform"}), 422, "must be a private policy"),
         (ask.begin("second", clients={"owner": {"tokens": [digest("x")], "scopes": ["read"]}}), 422, "other names"),
         (ask.begin("second", clients={"a": {"scopes": ["read"]}}), 422, "at least one"),
