@@ -22,6 +22,7 @@ __all__ = [
     "Releases",
     "Results",
     "Run",
+    "RunClients",
     "Runs",
     "Stopped",
 ]
@@ -233,6 +234,17 @@ class Begin(_Closed):
     def described(self) -> dict[str, Any]:
         """As it is kept, without the name and what was not said."""
         return self.model_dump(mode="json", exclude={"name"}, exclude_none=True, exclude_unset=True)
+
+
+class RunClients(_Closed):
+    """The clients of a run, all of them."""
+
+    clients: Annotated[dict[str, RunClient], Field(max_length=100)]
+
+    def described(self) -> dict[str, Any]:
+        """As they are kept."""
+        told: dict[str, Any] = self.model_dump(mode="json", exclude_none=True, exclude_unset=True)["clients"]
+        return told
 
 
 State = Literal["unfinished", "starting", "running", "refused", "closed"]

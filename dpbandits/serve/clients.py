@@ -143,8 +143,11 @@ def expiry(key: str, found: Any) -> float | None:
 _CLIENT: dict[str, Reader] = {"tokens": _digests, "scopes": _scopes, "expires": expiry, "decisions": number(None)}
 
 
-def clients_of(tree: Mapping[str, Any], *, named_elsewhere: bool = False) -> dict[str, Client]:
-    """The table ``clients`` of a file, by names; ``named_elsewhere`` if a proxy names them, who need no tokens then.
+def clients_of(tree: Mapping[str, Any], *, named_elsewhere: bool = False, needed: bool = False) -> dict[str, Client]:
+    """The table ``clients`` of a file, by names.
+
+    ``named_elsewhere`` if a proxy names them, who need no tokens then; ``needed`` if there must be one: a file without
+    may be half written.
 
     Raises
     ------
@@ -172,6 +175,8 @@ def clients_of(tree: Mapping[str, Any], *, named_elsewhere: bool = False) -> dic
             if one.digests & other.digests:
                 raise ValueError(f"clients.{other.name} and clients.{name} must have no token in common, got one")
         made[name] = one
+    if needed and not made:
+        raise ValueError("clients must have at least one, got none: add a table [clients.NAME] with tokens and scopes")
     return made
 
 
@@ -247,8 +252,6 @@ class Callers:
         self._seen = state
         try:
             clients = self._again(self._path)
-            if not clients:
-                raise ValueError(f"{self._path} has no clients: is it being written?")
         except (OSError, ValueError) as error:  # of the file, which holds no data
             log.warning("the clients stay as they were: %s", error)
             return

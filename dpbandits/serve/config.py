@@ -192,7 +192,9 @@ class Config:
         file = Path(path).absolute()
         tree = tree_of(Path(path))
         try:
-            return replace(built(tree, file.parent), path=file)
+            config = built(tree, file.parent)
+            clients_of(tree, named_elsewhere=config.proxy is not None, needed=True)
+            return replace(config, path=file)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -200,7 +202,8 @@ class Config:
         """Who may ask, as the file has it from now on."""
 
         def again(path: Path) -> Mapping[str, Client]:
-            return clients_of(tree_of(path), named_elsewhere=self.proxy is not None)
+            # a run of a group may have none, as those of the group may ask it
+            return clients_of(tree_of(path), named_elsewhere=self.proxy is not None, needed=self.shared is None)
 
         return Callers(self.clients, self.path, again, self.proxy)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from accounting import AdjacencyMismatch, BudgetExceeded, UnsupportedRelease
 from dpbandits.serve import operate, personalizer
-from dpbandits.serve.answers import Begin, Closed, Live, Ready, Run, Runs
+from dpbandits.serve.answers import Begin, Closed, Live, Ready, Run, RunClients, Runs
 from dpbandits.serve.clients import SCOPES, Client
 from dpbandits.serve.database import Mismatch
 from dpbandits.serve.desk import Answering, Desk, Found, finder
@@ -41,6 +41,8 @@ log = logging.getLogger("dpbandits.serve")
 _RUN = re.compile(r"/v1/runs/([^/]+)(/.*)", re.DOTALL)
 # what a run has under the same name as a service of one run, besides /v1/… and the other wire
 _PAGES = ("/", "/healthz", "/readyz", "/metrics")
+# what is about a run, and asked of the group
+_FRONT = ("/close", "/clients")
 # seconds: between two looks into the folder, and that a run's thread may sleep where nobody asks
 _LOOK, _IDLE = 0.5, 2.0
 _AGAIN = "this run is being opened: ask again"
@@ -66,6 +68,7 @@ class Front:
             Route("GET", "/v1/runs", self.runs, ("read",), told=Runs),
             Route("POST", "/v1/runs", self.begin_run, ("own",), Begin, Run, status=201),
             Route("POST", "/v1/runs/{run}/close", self.close_run, ("own",), told=Closed),
+            Route("PUT", "/v1/runs/{run}/clients", self.let_in, ("own",), RunClients, Run),
             Route("GET", "/livez", self.alive, told=Live),
             Route("GET", "/readyz", self.all_ready, told=Ready),
             Route("GET", "/metrics", self.all_metrics, media="text/plain; charset=utf-8"),
@@ -93,7 +96,7 @@ class Front:
     def pick(self, path: str) -> tuple[Answering, str]:
         """The run that a path is for, and the path that it has there."""
         found = _RUN.fullmatch(path)
-        if found is None or found[2] == "/close" or (desk := self._desks.get(found[1])) is None:
+        if found is None or found[2] in _FRONT or (desk := self._desks.get(found[1])) is None:
             return self, path
         rest = found[2]
         return desk, rest if rest in _PAGES or rest.startswith(personalizer.PREFIX) else f"/v1{rest}"
@@ -221,6 +224,16 @@ class Front:
             raise Refusal(404, "there is no such run") from None
         except Mismatch as error:
             raise Refusal(409, str(error)) from None
+
+    async def let_in(self, body: RunClients, _: Client | None, name: str) -> str:
+        """Give a run other clients, in place of those that it has."""
+        try:
+            await asyncio.to_thread(self._group.let_in, name, body.described())
+        except FileNotFoundError:
+            raise Refusal(404, "there is no such run") from None
+        except ValueError as error:
+            raise Refusal(422, str(error)) from None
+        return json.dumps(await self._told(name))
 
     async def alive(self, *_: Any) -> str:
         """Whether this process answers: if not, start it again."""

@@ -157,7 +157,7 @@ class Group:
     @classmethod
     def _built(cls, tree: Mapping[str, Any], file: Path) -> Group:
         proxy = proxy_of(read({"proxy": table(tree, "proxy")}, {"proxy": _FILE["proxy"]})["proxy"])
-        clients = clients_of(tree, named_elsewhere=proxy is not None)
+        clients = clients_of(tree, named_elsewhere=proxy is not None, needed=True)
         only("", tree, {"clients", *_FILE})
         told = read(tree, _FILE)
         storage, limits = told["storage"], told["limits"]
@@ -188,7 +188,7 @@ class Group:
         """Who may ask all runs, as the file has it from now on."""
 
         def again(path: Path) -> Mapping[str, Client]:
-            return clients_of(tree_of(path), named_elsewhere=self.proxy is not None)
+            return clients_of(tree_of(path), named_elsewhere=self.proxy is not None, needed=True)
 
         return Callers(self.clients, self.path, again, self.proxy)
 
@@ -295,8 +295,12 @@ class Group:
         budget = table(own, "budget")
         only("budget", budget, ("epsilon", "delta", "scope"))
         budget = {**budget, "unit": self.budget.unit, "adjacency": self.budget.adjacency}
-        tree = {**own, "budget": budget, "storage": storage, "service": {"label": name, "mode": mode}}
+        proxy = {} if self.proxy is None else {"secret": self.proxy.secret, "header": self.proxy.header}
+        own |= {"budget": budget, "proxy": proxy}
+        tree = {**own, "storage": storage, "service": {"label": name, "mode": mode}}
         config = built(tree, folder)
+        if set(config.clients) & set(self.clients):
+            raise ValueError("clients of a run must have other names than the group's")
         return replace(
             config,
             path=folder / "run.json",
@@ -304,7 +308,6 @@ class Group:
             limits=self.limits,
             rate=self.rate,
             workers=self.workers,
-            proxy=self.proxy,
         )
 
     def begin(self, name: str, described: Mapping[str, Any], actor: str | None = None) -> bool:
@@ -327,12 +330,10 @@ class Group:
             raise ValueError(f"name must be of small letters, digits and '-', at most 40, got name={name!r}")
         self.check()
         config, folder = self._config(name, described), self.folder / name
-        if set(config.clients) & set(self.clients):
-            raise ValueError("clients of a run must have other names than the group's")
         text = json.dumps(described, sort_keys=True)
         with self._turn():
             there = (folder / "run.json").exists()
-            if there and (folder / "run.json").read_text(encoding="utf-8") != text:
+            if there and _lasting(tree_of(folder / "run.json")) != _lasting(json.loads(text)):
                 raise Taken(f"there is a run {name!r} already, of another description")
             if (folder / "begun").exists():
                 return False
@@ -351,6 +352,22 @@ class Group:
                 raise
             _write(folder / "begun", "")
         return True
+
+    def let_in(self, name: str, clients: Mapping[str, Any]) -> None:
+        """Give a run other clients, in place of those that it has; workers know them within a second.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such run.
+        ValueError
+        """
+        described = self.folder / name / "run.json"
+        with self._turn():
+            self.config(name)
+            told = {**_lasting(tree_of(described)), "clients": clients}
+            self._config(name, told)
+            _write(described, json.dumps(told, sort_keys=True))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -405,6 +422,11 @@ class Group:
             return (self.folder / name / "refused").read_text(encoding="utf-8")
         except FileNotFoundError:
             return ""
+
+
+def _lasting(described: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a description stays: all but who may ask."""
+    return {key: value for key, value in described.items() if key != "clients"}
 
 
 def read_any(path: str | Path) -> Config | Group:

@@ -121,6 +121,14 @@ def test_a_proxy_names_clients_if_it_proves_that_it_is_one(tmp_path):
         Config.read(written(tmp_path, more="[clients.ann]\nscopes = ['read']"))
 
 
+def test_a_service_that_nobody_may_ask_is_none(tmp_path):
+    path = written(tmp_path)
+    text = path.read_text()
+    path.write_text(text[: text.index("[clients.decider]")])
+    with pytest.raises(ValueError, match="clients must have at least one"):
+        Config.read(path)
+
+
 @tabled(
     ("more", "message"),
     [

@@ -183,6 +183,56 @@ def test_a_run_s_clients_are_its_own_and_the_group_s_may_ask_all(service):
     assert ask("POST", "/v1/runs", None, token="of-the-shop", content=b"{").status_code == 401
 
 
+def test_a_run_s_clients_are_changed_by_request(service, monkeypatch):
+    _, _, ask = service
+    monkeypatch.setattr("dpbandits.serve.clients._LOOK", 0.0)
+    clients = {"shop": {"tokens": [digest("old")], "scopes": ["decide"]}}
+    assert ask.begin("one", clients=clients).status_code == 201
+    wait_until(lambda: ask.state("one") == "running")
+    new = {"shop": {"tokens": [digest("new")], "scopes": ["decide"], "expires": "2099-01-01"}}
+    assert ask.decide("one", role=None, token="old")[0]["learned"]
+    wait_until(lambda: ask("PUT", "/v1/runs/one/clients", "owner", json={"clients": new}).status_code == 200)
+    wait_until(lambda: ask.decide("one", role=None, token="old") == 401)
+    assert ask.decide("one", role=None, token="new")[0]["learned"]
+    # who asks for the same run again does not undo it, and all else of a run stays
+    assert ask.begin("one", clients=clients).status_code == 201
+    assert ask.decide("one", role=None, token="old") == 401
+    for body, status in (
+        ({"clients": {"owner": new["shop"]}}, 422),
+        ({"clients": {"shop": {"scopes": ["decide"]}}}, 422),
+        ({"clients": {"shop": {"tokens": ["pasted"], "scopes": ["decide"]}}}, 422),
+        ({"clients": new, "policy": {}}, 422),
+    ):
+        answer = ask("PUT", "/v1/runs/one/clients", "owner", json=body)
+        assert answer.status_code == status
+        assert "pasted" not in answer.text
+    assert ask("PUT", "/v1/runs/two/clients", "owner", json={"clients": {}}).status_code == 404
+    assert ask("PUT", "/v1/runs/one/clients", "decider", json={"clients": {}}).status_code == 403
+    assert ask.decide("one", role=None, token="new")[0]["learned"]
+    # and all of them may go
+    assert ask("PUT", "/v1/runs/one/clients", "owner", json={"clients": {}}).status_code == 200
+    assert ask.decide("one", role=None, token="new") == 401
+    assert ask.decide("one")[0]["learned"]
+
+
+def test_a_proxy_names_clients_of_runs_and_of_the_group(tmp_path, monkeypatch):
+    monkeypatch.setattr(front, "_LOOK", 0.05)
+    found = Group.read(file_of(tmp_path, more=f'[proxy]\nsecret = "{digest("s")}"\n[clients.ann]\nscopes = ["read"]'))
+    found.init()
+    found.begin("one", described(clients={"shop": {"scopes": ["read"]}}))
+    with served(found) as ask:
+        wait_until(lambda: ask("GET", "/v1/runs/one/releases", "owner").status_code == 200)
+        for secret, name, path, status in (
+            ("s", "shop", "/v1/runs/one/releases", 200),
+            ("s", "ann", "/v1/runs/one/releases", 200),
+            ("s", "ann", "/v1/runs", 200),
+            ("s", "shop", "/v1/runs", 401),
+            ("x", "shop", "/v1/runs/one/releases", 401),
+        ):
+            headers = {"X-Proxy-Secret": secret, "X-Client": name}
+            assert ask._client.get(path, headers=headers).status_code == status, (secret, name, path)
+
+
 def test_what_is_refused_charges_nothing_and_leaves_nothing(service):
     group, _, ask = service
     assert ask.begin("first", epsilon=3.5).status_code == 201

@@ -13,7 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 import uvicorn
-from serving import TOKENS, configured, drain, knocks, refresh, served, wait_until
+from serving import TOKENS, clients_table, configured, drain, knocks, refresh, served, wait_until
 
 from dpbandits.serve.app import create
 from dpbandits.serve.learner import Learner
@@ -79,7 +79,8 @@ def document(request, tmp_path):
         with served(configured(tmp_path)) as (_, browser):
             return browser.send("GET", "/openapi.json").json()
     path = tmp_path / "group.toml"
-    path.write_text("[runs]\n[budget]\nepsilon = 1.0\ndelta = 1e-6\nunit = 'round'\n")
+    clients = clients_table({"owner": ["own"]})
+    path.write_text(f"[runs]\n[budget]\nepsilon = 1.0\ndelta = 1e-6\nunit = 'round'\n{clients}\n")
     return Front(Group.read(path), Meter())._schema
 
 
