@@ -229,7 +229,9 @@ class Callers:
     ) -> None:
         self._path, self._again, self._proxy = path, again, proxy
         self._clients, self._by_digest = dict(clients), _by_digest(clients)
-        self._seen, self._next = self._state(), time.monotonic() + _LOOK
+        # the file may have changed since it was read
+        self._seen: tuple[int, ...] | None = None
+        self._next = time.monotonic() + _LOOK
 
     def who(self, headers: Mapping[bytes, bytes], *, now: float) -> Client | None:
         """Who asks, by the token or the proxy's header; None if nobody who is known and not expired.

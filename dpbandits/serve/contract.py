@@ -27,6 +27,8 @@ log = logging.getLogger("dpbandits.serve")
 
 _LONGEST = 200
 _FREE = ("page.curves", "page.reference")
+# what earlier releases had no word for
+_BEFORE = {"budget.scope": "None"}
 
 
 def terms_of(config: Config, probe: PrivatePolicy[Any] | None = None) -> dict[str, str]:
@@ -70,7 +72,7 @@ def check(store: Store, wanted: Mapping[str, str]) -> dict[str, tuple[str, str]]
     versions = store.fact("contract")
     if versions is None:
         raise Mismatch("`dpbandits serve init` (or `init --adopt`) was interrupted: call it again, and it is finished")
-    recorded = versions[-1]["terms"]
+    recorded = {**_BEFORE, **versions[-1]["terms"]}
     changed = {name: (was, wanted[name]) for name, was in recorded.items() if wanted.get(name, was) != was}
     for name, (was, now) in changed.items():
         if name not in _FREE:

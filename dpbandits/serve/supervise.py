@@ -50,7 +50,7 @@ class Service:
         config = read_any(self._path)
         count = config.workers if workers is None else workers
         most = config.learners if isinstance(config, Group) else 1
-        self._roles = ["worker"] * count + ["learner"] * (most if learners is None else min(learners, 1) * most)
+        self._roles = ["worker"] * count + ["learner"] * (most if learners is None else learners)
         # by which a learner's process goes on with the runs of the one in whose place it is started
         self._holder = secrets.token_hex(12)
         self._socket: socket.socket | None = None

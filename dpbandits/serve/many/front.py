@@ -191,6 +191,8 @@ class Front:
             return told | {"state": "closed", "reason": closed["reason"]}
         if why := await asyncio.to_thread(self._group.refused, name):
             return told | {"state": "refused", "reason": why}
+        if await asyncio.to_thread(self._group.paused, name):
+            return told | {"state": "starting", "reason": "a command works on it"}
         ready = desk.writer.released is not None and desk.writer.confirmed
         return told | {"state": "running" if ready else "starting"}
 

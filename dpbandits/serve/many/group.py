@@ -69,8 +69,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 # tables of a run's description; the others are the group's
 _OWN = ("policy", "budget", "rewards", "page", "features", "simulation", "clients")
 _MARK = ".group"
-# seconds for which a learner may take to let go of a run
-_LET_GO = 30.0
+# seconds that a learner may take to let go of a run, and after which a command that works on one counts as dead. (Were
+# it not, the run's hold on its checkpoint would still keep the learner out.)
+_LET_GO, _DEAD = 30.0, 300.0
 
 _FILE: dict[str, dict[str, Reader]] = {
     "runs": {"folder": of(str, "runs"), "most": whole(200, 1, 10_000)},
@@ -382,7 +383,10 @@ class Group:
 
     def paused(self, name: str) -> bool:
         """Whether a command works on a run."""
-        return (self.folder / name / "paused").exists()
+        try:
+            return time.time() < (self.folder / name / "paused").stat().st_mtime + _DEAD
+        except FileNotFoundError:
+            return False
 
     @contextmanager
     def alone(self, name: str) -> Iterator[Config]:

@@ -17,6 +17,8 @@ from dpbandits.cli import app
 from dpbandits.serve import clients, operate
 from dpbandits.serve.clients import SCOPES, Callers, Client, digest, expiry
 from dpbandits.serve.config import Config
+from dpbandits.serve.database import Mismatch
+from dpbandits.serve.learner import Learner
 
 ARMS = np.eye(3).tolist()
 DIGEST = digest("x")
@@ -174,5 +176,9 @@ def test_a_run_in_a_scope_leaves_the_others_their_budget(tmp_path):
     ledger = Ledger.open(tmp_path / "shared.ledger")
     assert [(row.scope, row.actor) for row in ledger.rows()] == [("north", "north"), ("south", "south")]
     assert ledger.epsilon() == pytest.approx(1.0, abs=1e-6)
-    well, said = operate.doctor(Config.read(path))
+    config = Config.read(path)
+    well, said = operate.doctor(config)
     assert well, said
+    # the guarantee rests on whose data these are
+    with pytest.raises(Mismatch, match=r"budget\.scope must stay what the run was begun with, 'south', got 'west'"):
+        Learner(replace(config, scope="west"))

@@ -372,6 +372,18 @@ def test_a_paused_run_is_let_go(group, monkeypatch):
     assert found.names() == []
     with group.alone("one") as config:
         Learner(config).close()
+    # a command that was killed keeps nobody away for good
+    mark = group.folder / "one" / "paused"
+    mark.touch()
+    clock = Clock(0.0)
+    again = Pool(group, clock=clock)
+    again.turn()
+    assert again.names() == []
+    os.utime(mark, (0, 0))
+    clock.now += 1.0
+    again.turn()
+    assert again.names() == ["one"]
+    again.close()
     found.close()
 
 
