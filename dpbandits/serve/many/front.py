@@ -207,6 +207,8 @@ class Front:
             raise Refusal(409, str(error)) from None
         except (ValueError, TypeError) as error:  # in words for the owner; a description holds no data
             raise Refusal(422, str(error)) from None
+        except (MemoryError, OverflowError):
+            raise Refusal(422, "a number in the description is too large") from None
         except OSError as error:
             raise Refusal(503, f"a disk or a database cannot be used ({type(error).__name__})") from None
         await self._open(body.name)

@@ -293,6 +293,9 @@ class Group:
             storage["witness"] = str(self.witness)
         if self.expected_head is not None:
             storage["expected_head"] = self.expected_head
+        arms = table(own, "policy").get("arms")
+        if isinstance(arms, (int, float)) and not arms <= self.limits.arms:  # each would be given a name
+            raise ValueError(f"policy.arms must be at most limits.arms, {self.limits.arms}, got arms={arms!r}")
         budget = table(own, "budget")
         only("budget", budget, ("epsilon", "delta", "scope"))
         budget = {**budget, "unit": self.budget.unit, "adjacency": self.budget.adjacency}

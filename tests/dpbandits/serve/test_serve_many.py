@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import threading
 import time
@@ -244,6 +245,7 @@ def test_what_is_refused_charges_nothing_and_leaves_nothing(service):
         (ask.begin("second", policy=POLICY | {"dim": 0}), 422, "dim must be"),
         (ask.begin("second", policy=POLICY | {"class": "json:JSONDecoder"}), 422, "no other modules"),
         (ask.begin("second", policy=POLICY | {"class": "Uniform"}), 422, "must be a private policy"),
+        (ask.begin("second", policy={"class": "PrivateArms", "arms": 1e308, "horizon": 9}), 422, "at most limits.arms"),
         (ask.begin("second", clients={"owner": {"tokens": [digest("x")], "scopes": ["read"]}}), 422, "other names"),
         (ask.begin("second", clients={"a": {"scopes": ["read"]}}), 422, "at least one"),
         (ask.begin("second", rewards={"wait": -1.0, "default": 0.0}), 422, "rewards.wait"),
@@ -320,6 +322,47 @@ def test_what_stops_one_run_stops_no_other(group, monkeypatch):
         assert found.exit_code == 0, found.output
         wait_until(lambda: ask.state("behind") == "running")
         assert ask.decide("behind")[0]["id"].startswith("6-")
+
+
+def test_a_volume_that_is_put_back_releases_nothing_again_and_ends_only_what_must_end(tmp_path, monkeypatch):
+    """Ledger and runs go back together: one run has released since, the other has not."""
+    monkeypatch.setattr(pool, "_LOOK", 0.02)
+    monkeypatch.setattr(pool, "_REFUSED", 0.1)
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    found = Group.read(file_of(home, storage=f'witness = "{elsewhere / "witness"}"'))
+    found.init()
+    for name in ("busy", "calm"):
+        found.begin(name, described(0.5, policy=POLICY | {"first_batch": 5}))
+
+    def plays(count):
+        with learning(found) as learners, served(found) as ask:
+            wait_until(lambda: ask.state("busy") == ask.state("calm") == "running")
+            ids = [one["id"] for one in ask.decide("busy", *[{"arms": ARMS}] * count)]
+            ask.reward("busy", *((id, 1.0) for id in ids))
+            wait_until(lambda: learners.gauges().get('rounds{run="busy"}', 0) >= count)
+            return learners.gauges()['releases{run="busy"}']
+
+    before = plays(6)
+    shutil.copytree(home, tmp_path / "copy")
+    assert plays(60) > before
+    shutil.rmtree(home)
+    shutil.copytree(tmp_path / "copy", home)
+    run = CliRunner().invoke
+    with learning(found), served(found) as ask:
+        wait_until(lambda: all("its witness" in found.refused(name) for name in ("busy", "calm")))
+        assert ask.state("busy") == ask.state("calm") == "refused"
+    refused = run(app, ["serve", "restore", str(found.path), "--run", "busy"])
+    assert refused.exit_code != 0
+    assert "With --burn the run ends" in " ".join(refused.output.split())
+    with learning(found), served(found) as ask:  # the ledger is whole again
+        wait_until(lambda: ask.state("calm") == "running" and "newest state of its run" in found.refused("busy"))
+        assert ask.decide("calm")[0]["learned"]
+        assert run(app, ["serve", "restore", str(found.path), "--run", "busy", "--burn"]).exit_code == 0
+        wait_until(lambda: ask.state("busy") == "closed")
+        assert ask.decide("calm")[0]["learned"]
+    assert found.doctor()[0]
 
 
 def test_a_pool_shares_runs_and_takes_over_those_of_one_that_died(group, monkeypatch):
