@@ -15,6 +15,7 @@ from dpbandits.serve import __main__ as process
 from dpbandits.serve import supervise
 from dpbandits.serve.clients import digest
 from dpbandits.serve.config import Config
+from dpbandits.serve.many.group import read_any
 
 
 def test_what_a_file_says(tmp_path):
@@ -43,6 +44,16 @@ def test_the_examples_are_read(name):
     config = Config.read(Path(__file__).resolve().parents[3] / "examples" / "serve" / name)
     assert config.clients["owner"].digests == {digest("owner")}
     assert config.together == ("postgres" in name)
+
+
+@pytest.mark.parametrize("page", ["service", "many-runs"])
+def test_the_files_in_the_documentation_are_read(page, tmp_path):
+    text = (Path(__file__).resolve().parents[3] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    block = re.search(r"```toml\n(.*?)```", text, flags=re.DOTALL)[1].replace("4f1a…", "ab" * 32)
+    digests = iter(range(9))
+    path = tmp_path / "file.toml"
+    path.write_text(re.sub("sha256:…", lambda _: digest(str(next(digests))), block), encoding="utf-8")
+    assert {"own"} in [one.scopes for one in read_any(path).clients.values()]
 
 
 A_POLICY = 'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\n'
