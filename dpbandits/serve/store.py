@@ -247,6 +247,8 @@ class Store:
             self.database.execute("DELETE FROM events WHERE number > ? OR number = 0", kept)
             later = [one for one in self.fact("incarnations") if one["after"] < decisions]
             self.note("incarnations", [*later, {"id": incarnation, "after": decisions}])
+            # where the learner went back behind the database, numbers are given again that it had erased up to
+            self.note("forgotten", min(int(self.fact("forgotten") or 0), decisions))
             return incarnation, self._digest
 
     def _one(self, query: str, *values: Any) -> Any:
