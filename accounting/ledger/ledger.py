@@ -114,6 +114,8 @@ class Ledger:
     def _begin(self, store: EntryStore, watch: Watch | None = None) -> None:
         self._recorder = Recorder(store, watch)
         self._rows = RowsRead()
+        self._actor: str | None = None
+        self._within: str | None = None
 
     @classmethod
     def create(
@@ -260,6 +262,42 @@ class Ledger:
             raise
         return ledger
 
+    def acting(self, actor: str | None = None, *, scope: str | None = None) -> Ledger:
+        """The same ledger, for somebody who records in it and, if wanted, inside one scope only.
+
+        What is recorded by the returned object has the name ``actor`` in its row, and lies in ``scope``: a spend
+        without a scope there, one with a scope of its own in that part of it, and so does a quota. All else is shared:
+        what is asked is asked of the whole ledger, and closing one closes both.
+
+        Parameters
+        ----------
+        actor : str, optional
+            Who records. By default nobody is named.
+        scope : str, optional
+            By default all of the data.
+
+        Examples
+        --------
+        >>> from accounting import Gaussian, Ledger
+        >>> ledger = Ledger()
+        >>> ann = ledger.acting("ann", scope="north")
+        >>> row = ann.spend(Gaussian(4.0), label="means", scope="2027")
+        >>> ledger.rows()[0].actor, ledger.rows()[0].scope
+        ('ann', 'north/2027')
+        """
+        if actor is not None:
+            check_text("actor", actor, empty=False)
+        if scope is not None:
+            check_new_scope("scope", scope)
+        other = Ledger.__new__(Ledger)
+        other._recorder, other._rows, other._actor = self._recorder, self._rows, actor
+        other._within = self._inside(scope)
+        return other
+
+    def _inside(self, scope: str | None) -> str | None:
+        """A scope as one of the whole ledger."""
+        return "/".join(part for part in (self._within, scope) if part is not None) or None
+
     # -------------------------------------------------------------------------------------------------------- recording
 
     def spend(
@@ -320,7 +358,9 @@ class Ledger:
         if unit is not None:
             check_text("unit", unit, empty=False)
         # what would not be read back is refused before it is priced
-        asked = checked(Spend(Row(0, datetime.now(UTC), label, scope, release, bool(simulation), unit))).row
+        scope = self._inside(scope)
+        said = Row(0, datetime.now(UTC), label, scope, release, bool(simulation), unit, actor=self._actor)
+        asked = checked(Spend(said)).row
 
         def decide(balance: Balance, quick: bool) -> Spend:
             if unique and self._recorder.store.has_label(label):
@@ -485,7 +525,7 @@ class Ledger:
             if accountant == "rdp":
                 raise ValueError("a quota is fixed before its first release, which accountant='rdp' asks for its order")
             rule = mixed_rule(budget) if accountant in (None, "mixed") else Rule(accountant)
-        asked = checked(Quota(scope, budget, datetime.now(UTC), rule))
+        asked = checked(Quota(self._inside(scope) or scope, budget, datetime.now(UTC), rule))
 
         def decide(balance: Balance, quick: bool) -> Quota:
             quota = replace(asked, time=datetime.now(UTC))
@@ -799,14 +839,15 @@ class Ledger:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[Any, ...]:
+        acting = {"_actor": self._actor, "_within": self._within}
         with self._recorder.held() as position:
             store = self._recorder.store
             if isinstance(store, Database):
                 watch = self._recorder.watch
                 witness = None if watch is None else watch.given
-                return _reopened, (type(self), store.address, position.head, self.closed, witness)
-            return _from_entries, (type(self), self._entries(), self.closed)
+                return _reopened, (type(self), store.address, position.head, self.closed, witness), acting
+            return _from_entries, (type(self), self._entries(), self.closed), acting
 
 
 def _stored(path: str | os.PathLike[str]) -> Database:

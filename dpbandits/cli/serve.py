@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +37,7 @@ serve = typer.Typer(
     "describes, as often as needed; **dpbandits serve --demo** shows all of it at once.",
 )
 
+_Run = Annotated[str | None, typer.Option(metavar="NAME", help="Where the file describes many runs: which.")]
 _File = Annotated[Path, typer.Argument(metavar="CONFIG", help="The service's TOML file.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object: well (true or false), said.")]
 
@@ -63,7 +65,7 @@ def start(
     if token:
         import secrets
 
-        from dpbandits.serve.config import digest
+        from dpbandits.serve.clients import digest
 
         made = secrets.token_urlsafe(32)
         if as_json:
@@ -82,15 +84,20 @@ def start(
         return
     if config is None:
         raise ValueError("config must be given: dpbandits serve run.toml, or dpbandits serve --demo")
-    from dpbandits.serve.config import Config
+    from dpbandits.serve.many.group import Group, read_any
     from dpbandits.serve.store import Store
     from dpbandits.serve.supervise import Service
 
     if only not in (None, "worker", "learner"):
         raise ValueError(f"only must be worker or learner, got only={only!r}")
-    with suppress(OSError):  # a database that is away may come back; one that is not there is no new run
-        Store(Config.read(config).database).close()
-    service = Service(config, workers=0 if only == "learner" else None, learners=0 if only == "worker" else 1)
+    read = read_any(config)
+    if isinstance(read, Group):
+        read.check()
+        read.open_ledger().close()
+    else:
+        with suppress(OSError):  # a database that is away may come back; one that is not there is no new run
+            Store(read.database).close()
+    service = Service(config, workers=0 if only == "learner" else None, learners=0 if only == "worker" else None)
     if service.url:
         if as_json:
             print_json({"url": service.url})
@@ -111,19 +118,32 @@ def init(
     """Begin a run, once: charge the ledger, make the learner's first state and the database.
 
     Run it where the learner's disk is. Nothing else makes any of these, so that a volume that is not mounted is not a
-    new run with its whole budget.
+    new run with its whole budget. Where the file describes many runs, it makes their ledger and their folder.
     """
     from dpbandits.serve import operate
+    from dpbandits.serve.many.group import Group, read_any
 
-    _say((operate.adopt if adopt else operate.init)(_read(config)), as_json)
+    found = read_any(config)
+    if isinstance(found, Group) and not adopt:
+        _say(found.init(), as_json)
+        return
+    _say(operate.adopt(_read(config)) if adopt else operate.init(_read(config), actor=_user()), as_json)
 
 
 @serve.command(cls=Command)
-def doctor(config: _File, as_json: _AsJson = False) -> None:
-    """Look at everything, and say what is wrong and which command mends it; exit status 1 if something is."""
-    from dpbandits.serve import operate
+def doctor(config: _File, run: _Run = None, as_json: _AsJson = False) -> None:
+    """Look at everything, and say what is wrong and which command mends it; exit status 1 if something is.
 
-    well, lines = operate.doctor(_read(config))
+    Where the file describes many runs, it looks at all of them, or at one.
+    """
+    from dpbandits.serve import operate
+    from dpbandits.serve.many.group import Group, read_any
+
+    found = read_any(config)
+    if isinstance(found, Group) and run is None:
+        well, lines = found.doctor()
+    else:
+        well, lines = operate.doctor(_one(config, run))
     _say(lines, as_json, well=well)
     if not well:
         raise typer.Exit(1)
@@ -135,41 +155,88 @@ def restore(
     burn: Annotated[
         bool, typer.Option("--burn", help="End the run where its newest state is lost; its releases stay charged.")
     ] = False,
+    run: _Run = None,
     as_json: _AsJson = False,
 ) -> None:
     """Put a service right whose ledger, database or learner went back; with the service stopped.
 
-    What was released stays charged, and no data that were released are released again.
+    What was released stays charged, and no data that were released are released again. One of many runs is put right
+    while the others go on.
     """
     from dpbandits.serve import operate
 
-    _say(operate.restore(_read(config), burn=burn), as_json)
+    with _alone(config, run) as found:
+        _say(operate.restore(found, burn=burn), as_json)
 
 
 @serve.command(cls=Command)
-def close(config: _File, as_json: _AsJson = False) -> None:
-    """End a run for good: the last release, if one is due, then all raw data are erased; with the learner stopped."""
+def close(config: _File, run: _Run = None, as_json: _AsJson = False) -> None:
+    """End a run for good: the last release, if one is due, then all raw data are erased; with the learner stopped.
+
+    One of many runs is ended while the others go on.
+    """
     from dpbandits.serve import operate
 
-    _say(operate.close(_read(config)), as_json)
+    with _alone(config, run) as found:
+        _say(operate.close(found), as_json)
 
 
 @serve.command(cls=Command)
 def erase(
     config: _File,
     person: Annotated[str, typer.Argument(help="Whose rounds, as they were sent.")],
+    run: _Run = None,
     as_json: _AsJson = False,
 ) -> None:
-    """Erase what is kept of a person; with the learner stopped. What was released stays, and it says so."""
+    """Erase what is kept of a person; with the learner stopped. What was released stays, and it says so.
+
+    In one of many runs it is done while the service runs.
+    """
     from dpbandits.serve import operate
 
-    _say(operate.erase(_read(config), person), as_json)
+    with _alone(config, run) as found:
+        _say(operate.erase(found, person), as_json)
+
+
+def _user() -> str | None:
+    """Whoever runs the command, for the ledger; None where the system does not say."""
+    import getpass
+
+    try:
+        return f"user {getpass.getuser()}"
+    except (KeyError, OSError):
+        return None
 
 
 def _read(path: Path) -> Config:
-    from dpbandits.serve.config import Config
+    return _one(path, None)
 
-    return Config.read(path)
+
+def _one(path: Path, run: str | None) -> Config:
+    """The run of a file, or one of many."""
+    from dpbandits.serve.many.group import Group, read_any
+
+    found = read_any(path)
+    if isinstance(found, Group):
+        if run is None:
+            raise ValueError(f"--run must name a run, as {path} describes many: one of {', '.join(found.names())}")
+        return found.config(run)
+    if run is not None:
+        raise ValueError(f"--run must be left out, as {path} describes one run, got --run {run}")
+    return found
+
+
+@contextmanager
+def _alone(path: Path, run: str | None) -> Iterator[Config]:
+    """A run to work on; from one of many its learner keeps away meanwhile."""
+    from dpbandits.serve.many.group import Group, read_any
+
+    config, found = _one(path, run), read_any(path)
+    if isinstance(found, Group) and run is not None:
+        with found.alone(run) as config:
+            yield config
+    else:
+        yield config
 
 
 def _say(lines: list[str], as_json: bool, *, well: bool = True) -> None:

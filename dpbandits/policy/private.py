@@ -277,7 +277,8 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def charge_once(self, cost: Release, scope: str) -> None:
         """Record the cost of a scope of this run, unless it was recorded before a crash."""
-        if not any((row.label, row.scope, row.release) == (scope, scope, cost) for row in self.ledger.rows()):
+        # its row may lie in a scope of the ledger's own; the label is this scope's alone
+        if not any((row.label, row.release) == (scope, cost) for row in self.ledger.rows()):
             self.charge(cost, scope)
 
     @property

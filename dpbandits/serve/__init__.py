@@ -5,10 +5,13 @@ decide, and the rewards that come back, are rows of one database; the one learne
 
 ================== ====================================================================================
 ``config.py``      what ``run.toml`` may say, and the policy that it describes (``toml.py``: strict reading)
+``clients.py``     who may ask for what
 ``supervise.py``   the processes: who starts them, and starts them again (``__main__.py``: one of them)
+``desk.py``        one run, as a worker serves it
 ``app.py``         how a worker receives a request: its size, its token, its time (``metrics.py``: counts)
 ``endpoints.py``   what it answers to each
 ``messages.py``    how requests and answers look (``openapi.py``: the schema and its page)
+``answers.py``     how all other answers look
 ``tickets.py``     decisions in the hands of whoever asked, until they are activated
 ``personalizer.py`` the wire of a retired service: rank, reward, activate (``events.py``: decisions by its names)
 ``writer.py``      how a worker's requests share one commit, and what happens where the database is away
@@ -22,6 +25,7 @@ decide, and the rewards that come back, are rows of one database; the one learne
 ``apprentice.py``  what the bandit would have got where it only watches
 ``client.py``      a client that can be copied
 ``demo.py``        all of it with a simulated crowd
+``many/``          many runs in one service: their file, what a worker answers, a pool of learners
 ================== ====================================================================================
 
 One decision travels so: ``app`` reads it as ``messages`` says, ``endpoints`` chooses by the newest release, ``writer``

@@ -1,4 +1,7 @@
-"""One process of a service: ``python -m dpbandits.serve worker run.toml --fd 3``, or ``learner run.toml``."""
+"""One process of a service: ``python -m dpbandits.serve worker run.toml --fd 3``, or ``learner run.toml``.
+
+Of a group of runs a learner process has a place among the others, and a name for its leases: ``--place 0 --holder …``.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from dpbandits.serve.admin import report
 from dpbandits.serve.config import Config
 from dpbandits.serve.database import Mismatch
 from dpbandits.serve.edge import JsonLines, Repeated
+from dpbandits.serve.many.group import Group, read_any
 from dpbandits.serve.supervise import MISFIT
 
 __all__ = ["main"]
@@ -30,38 +34,43 @@ def main(arguments: list[str]) -> None:
         handler.addFilter(Repeated())
     _end_with_parent()
     try:
-        config = Config.read(arguments[1])
+        config = read_any(arguments[1])
     except (ValueError, OSError) as error:  # of the file, which holds no data
         print(f"{arguments[0]}: {error}", file=sys.stderr, flush=True)
         sys.exit(MISFIT)
     if config.log == "json":
         for handler in logging.getLogger().handlers:
             handler.setFormatter(JsonLines(arguments[0]))
-    given = dict(zip(arguments[2::2], map(int, arguments[3::2]), strict=True))
+    given = dict(zip(arguments[2::2], arguments[3::2], strict=True))
+    board = int(given["--board"]) if "--board" in given else None
     if arguments[0] == "worker":
-        worker(config, socket.socket(fileno=given["--fd"]), given.get("--board"))
+        worker(config, socket.socket(fileno=int(given["--fd"])), board)
     else:
-        learner(config, given.get("--board"))
+        learner(config, board, int(given.get("--place", 0)), given.get("--holder", ""))
 
 
-def worker(config: Config, listening: socket.socket, board: int | None = None) -> None:
+def worker(config: Config | Group, listening: socket.socket, board: int | None = None) -> None:
     """Answer requests until a signal."""
     import uvicorn
 
-    from dpbandits.serve.app import create
+    from dpbandits.serve.app import create, create_many
     from dpbandits.serve.store import Store
 
     # commits are made by a thread of its own, which must not wait long for the one that computes
     sys.setswitchinterval(0.0005)
     try:
-        Store(config.database).close()
+        if isinstance(config, Group):
+            config.check()
+        else:
+            Store(config.database).close()
     except Mismatch as error:
         print(f"worker: {error}", file=sys.stderr, flush=True)
         sys.exit(MISFIT)
     except OSError:
         pass  # it may come back
     connections: set[Any] = set()
-    app = create(config, connections=connections, board=board)
+    make: Any = create_many if isinstance(config, Group) else create
+    app = make(config, connections=connections, board=board)
     # no collection of garbage looks through what is there for good, which takes as long as a hundred requests do
     gc.collect()
     gc.freeze()
@@ -76,9 +85,10 @@ def worker(config: Config, listening: socket.socket, board: int | None = None) -
     server.run(sockets=[listening])
 
 
-def learner(config: Config, board: int | None = None) -> None:
+def learner(config: Config | Group, board: int | None = None, place: int = 0, holder: str = "") -> None:
     """Learn until a signal; an error's type and place are logged, and not its message, which may hold values."""
     from dpbandits.serve.learner import learn
+    from dpbandits.serve.many.pool import learn_many
 
     stop, gauges = threading.Event(), dict[str, float]()
     if board is not None:
@@ -86,13 +96,16 @@ def learner(config: Config, board: int | None = None) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
     try:
-        learn(config, stop, gauges)
+        if isinstance(config, Group):
+            learn_many(config, place, holder, stop, gauges)
+        else:
+            learn(config, stop, gauges)
     except Mismatch as error:
         print(f"learner: {error}", file=sys.stderr, flush=True)
         sys.exit(MISFIT)
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        sys.exit(f"learner: {type(error).__name__} in {os.path.basename(place.filename)}, line {place.lineno}")
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        sys.exit(f"learner: {type(error).__name__} in {os.path.basename(at.filename)}, line {at.lineno}")
 
 
 def _end_with_parent() -> None:

@@ -12,7 +12,6 @@ Prometheus's text format, for an owner's token: how many rewards came, and when,
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import os
 import select
@@ -24,7 +23,7 @@ from collections.abc import Callable, Collection
 from contextlib import closing
 from typing import Any
 
-from dpbandits.serve.config import digest
+from dpbandits.serve.clients import Callers
 from dpbandits.serve.edge import quiet
 from dpbandits.serve.metrics import BOUNDS
 
@@ -116,9 +115,12 @@ class Board:
         for role in sorted(starts):
             alive = sum(1 for kind, at, _ in newest if kind == role and now - at < _SILENT)
             lines.append(f'dpbandits_processes{{role="{role}"}} {alive}')
-        for name, numbers in sorted(_gauges(newest, now).items()):
-            worst = min(numbers) if name in _LEAST else max(numbers)
-            lines += [f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {worst:.15g}"]
+        kinds = set[str]()
+        for name, numbers in sorted(_gauges(newest, now).items()):  # of many runs they have the run's name in braces
+            worst, kind = min(numbers) if name in _LEAST else max(numbers), name.partition("{")[0]
+            lines += [] if kind in kinds else [f"# TYPE dpbandits_{kind} gauge"]
+            lines.append(f"dpbandits_{name} {worst:.15g}")
+            kinds.add(kind)
         return "\n".join([*lines, *_build()]) + "\n"
 
 
@@ -162,12 +164,12 @@ class Admin:
     board : Board
     host, port
         Where; port 0 takes any that is free.
-    owners : collection of str
-        Digests of the tokens that may read.
+    callers : Callers
+        Of whom those with the scope ``own`` may read.
     """
 
-    def __init__(self, board: Board, host: str, port: int, owners: Collection[str]) -> None:
-        self._board, self._owners = board, owners
+    def __init__(self, board: Board, host: str, port: int, callers: Callers) -> None:
+        self._board, self._callers = board, callers
         self._socket = listening(host, port, backlog=2 * _CONNECTIONS)
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self._socket.getsockname()[1]}"
         self._open: dict[asyncio.StreamWriter, None] = {}  # the oldest first
@@ -213,17 +215,16 @@ class Admin:
         asked, *lines = head.decode("latin-1").split("\r\n")
         method, _, path = asked.rpartition(" ")[0].partition(" ")
         named = (line.partition(":") for line in lines)
-        headers = {name.lower(): value.strip() for name, _, value in named}
-        shown = digest(headers.get("authorization", "").removeprefix("Bearer "))
-        allowed = sum(hmac.compare_digest(one, shown) for one in self._owners)
+        headers = {name.lower().encode(): value.strip().encode("latin-1") for name, _, value in named}
+        caller = self._callers.who(headers, now=time.time())
         if method != "GET":
             status, text = "405 Method Not Allowed", "only GET\n"
         elif path == "/livez":
             status, text = "200 OK", "alive\n"
         elif path != "/metrics":
             status, text = "404 Not Found", "there are /metrics and /livez\n"
-        elif not allowed:
-            status, text = "401 Unauthorized", "an owner's token is needed: Authorization: Bearer …\n"
+        elif caller is None or not caller.may(["own"]):
+            status, text = "401 Unauthorized", "a client with the scope own is needed: Authorization: Bearer …\n"
         else:
             status, text = "200 OK", self._board.text()
         content = text.encode()

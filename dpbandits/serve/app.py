@@ -1,7 +1,7 @@
 """A worker, as an ASGI application: around every request a bound on its size, a token, a count and a time.
 
 It is written without a framework, whose share of a request would be larger than all that is done for it. No word of a
-request's content gets into logs or errors.
+request's content gets into logs or errors. :func:`create` answers for one run, :func:`create_many` for a group.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import asyncio
 import json
 import logging
 import os
-import re
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from typing import Any, Protocol
 
-from dpbandits.serve import contract, personalizer
+from dpbandits.serve import personalizer
 from dpbandits.serve.admin import report
-from dpbandits.serve.config import Config, digest
-from dpbandits.serve.edge import Bodies, Gone, Rates, more_descriptors, quiet, watch
-from dpbandits.serve.endpoints import Endpoints
+from dpbandits.serve.config import Config, Limits
+from dpbandits.serve.desk import Answering, Desk
+from dpbandits.serve.edge import Bodies, Gone, more_descriptors, quiet, watch
+from dpbandits.serve.many.front import Front
+from dpbandits.serve.many.group import Group
 from dpbandits.serve.messages import Refusal, Route, parsed
 from dpbandits.serve.metrics import Meter
-from dpbandits.serve.writer import Busy, Writer
+from dpbandits.serve.writer import Busy
 
-__all__ = ["create"]
+__all__ = ["create", "create_many"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -41,125 +41,145 @@ def create(
     clock: Callable[[], float] | None = None,
     connections: Collection[Any] = (),
     board: int | None = None,
-) -> Callable[[Scope, Receive, Send], Any]:
-    """The application of one worker.
+) -> Application:
+    """The application of one worker of a run.
 
     Of a server's ``connections`` it closes those that only wait; into the pipe ``board`` it writes its figures.
     """
-    probe = config.probe()
-    check = partial(contract.check, wanted=contract.terms_of(config, probe))
-    writer = Writer(config.database, horizon=probe.horizon, wait=config.wait, check=check, clock=clock)
     meter = Meter()
-    endpoints = Endpoints(config, probe, writer, meter)
-    find = _finder(endpoints.routes)
-    limits = config.limits
+    desk = Desk(config, meter, clock=clock)
     if board is not None:
-        report(board, lambda: meter.to_dict() | {"gauges": writer.gauges() | {"connections": len(connections)}})
-    bodies = Bodies(most=limits.body, together=limits.bodies, seconds=limits.seconds)
-    rates = Rates(config.rate)
+        report(board, lambda: meter.to_dict() | {"gauges": desk.writer.gauges() | {"connections": len(connections)}})
+    return Application(lambda path: (desk, path), desk, config.limits, meter, connections)
 
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+
+def create_many(group: Group, *, connections: Collection[Any] = (), board: int | None = None) -> Application:
+    """The application of one worker of a group of runs; else as :func:`create`."""
+    meter = Meter()
+    front = Front(group, meter)
+    if board is not None:
+        report(board, lambda: meter.to_dict() | {"gauges": front.gauges() | {"connections": len(connections)}})
+    return Application(front.pick, front, group.limits, meter, connections)
+
+
+class Living(Protocol):
+    """What begins and ends with the server."""
+
+    def start(self) -> None:
+        """In the running loop."""
+
+    def stop(self) -> None:
+        """Take nothing in any more."""
+
+    def close(self) -> None:
+        """Wait for what was taken in."""
+
+
+class Application:
+    """Answers to requests.
+
+    Parameters
+    ----------
+    pick : callable
+        By the path of a request, what answers it, and the path there.
+    living : Living
+    limits : Limits
+    meter : Meter
+    connections : collection
+        The server's.
+    """
+
+    def __init__(
+        self,
+        pick: Callable[[str], tuple[Answering, str]],
+        living: Living,
+        limits: Limits,
+        meter: Meter,
+        connections: Collection[Any],
+    ) -> None:
+        self._pick, self._living, self._limits, self._meter = pick, living, limits, meter
+        self._connections = connections
+        self._bodies = Bodies(most=limits.body, together=limits.bodies, seconds=limits.seconds)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the time from the start of the server to its end."""
         if scope["type"] == "lifespan":
-            await _live(writer, _guard(config, connections), receive, send)
+            await self._live(receive, send)
         elif scope["type"] == "http":
-            await _counted(scope, receive, send)
+            await self._counted(scope, receive, send)
 
-    async def _counted(scope: Scope, receive: Receive, send: Send) -> None:
+    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun, status = time.perf_counter(), 499
-        route, named = find(scope["path"])
-        theirs = config.features is not None and scope["path"].startswith(personalizer.PREFIX)
+        desk, path = self._pick(scope["path"])
+        route, named = desk.find(path, scope["method"])
         try:
             headers = {"content-type": "application/json"}
             try:
                 if route is None:
                     raise Refusal(404, "there is no such page")
-                content = await _answer(route, named, scope, receive)
+                content = await self._answer(desk, route, named, scope, receive)
                 status, headers = route.status, {"content-type": route.media, **route.headers}
             except (Gone, asyncio.CancelledError):  # by whoever asked, or because the service ends
                 return
             except Refusal as error:
-                status, content = personalizer.problem(error) if theirs else _problem(error)
+                status, content = personalizer.problem(error) if desk.theirs(path) else _problem(error)
                 headers |= error.headers
             except Exception as error:
                 # type and place: a message may hold values
                 place = traceback.extract_tb(error.__traceback__)[-1]
                 log.error("%s in %s, line %s", type(error).__name__, os.path.basename(place.filename), place.lineno)
                 inside = Refusal(500, "an error inside the service")
-                status, content = personalizer.problem(inside) if theirs else _problem(inside)
+                status, content = personalizer.problem(inside) if desk.theirs(path) else _problem(inside)
             await _send(send, status, content.encode(), headers)
         finally:
-            meter.count("other" if route is None else route.path, status, time.perf_counter() - begun)
+            self._meter.count("other" if route is None else route.path, status, time.perf_counter() - begun)
 
-    async def _answer(route: Route, named: Sequence[str], scope: Scope, receive: Receive) -> str:
+    async def _answer(self, desk: Answering, route: Route, named: Sequence[str], scope: Scope, receive: Receive) -> str:
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length[:19]) > config.limits.body:
+        if length.isdigit() and int(length[:19]) > self._limits.body:
             raise Refusal(413, "the request is too large", connection="close")
-        if route.method != scope["method"]:
+        if route.method not in ("*", scope["method"]):
             raise Refusal(405, "not this method here", allow=route.method)
         # nothing of a body is read before its sender has shown a token
-        header = headers.get(b"authorization", b"").decode("latin-1")
-        if not header and route.path.startswith(personalizer.PREFIX):
-            header = f"Bearer {headers.get(personalizer.KEY, b'').decode('latin-1')}"
-        role = endpoints.role(header)
-        if route.roles and role is None:
+        if b"authorization" not in headers and route.path.startswith(personalizer.PREFIX):
+            headers[b"authorization"] = b"Bearer " + headers.get(personalizer.KEY, b"")
+        caller = desk.who(headers)
+        if route.scopes and caller is None:
             raise Refusal(401, "a valid token is needed: Authorization: Bearer …", connection="close")
-        if route.roles and role not in route.roles:
-            raise Refusal(403, f"this needs a token of: {', '.join(route.roles)}", connection="close")
-        asked: Any = route.asked and parsed(await bodies.read(receive), route.asked)
+        if route.scopes and caller is not None and not caller.may(route.scopes):
+            needed = " or ".join(route.scopes)
+            raise Refusal(403, f"this needs a client with the scope {needed}", connection="close")
+        asked: Any = route.asked and parsed(await self._bodies.read(receive), route.asked)
         if route.path == "/v1/decisions":
-            rates.take(digest(header), len(asked.decisions))
+            desk.rates.take(caller, len(asked.decisions))
         elif route.asked and issubclass(route.asked, personalizer.RankRequest):
-            rates.take(digest(header), 1)
+            desk.rates.take(caller, 1)
         try:
-            return await route.answer(asked, role, *named)
+            return await route.answer(asked, caller, *named)
         except Busy as error:
             raise Refusal(503, str(error)) from None
 
-    return application
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """From the start of the server to its end."""
+        await receive()
+        asyncio.get_running_loop().set_exception_handler(quiet)
+        self._living.start()
+        guarding = asyncio.create_task(self._guard())
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        guarding.cancel()
+        self._living.stop()
+        self._living.close()
+        await send({"type": "lifespan.shutdown.complete"})
 
-
-def _finder(routes: Sequence[Route]) -> Callable[[str], tuple[Route | None, Sequence[str]]]:
-    """By a path, the route, and what stands for its parts in braces."""
-    exact = {route.path: route for route in routes if "{" not in route.path}
-    patterns = [
-        (re.compile("(.+)".join(map(re.escape, re.split(r"\{\w+\}", route.path))), re.DOTALL), route)
-        for route in routes
-        if "{" in route.path
-    ]
-
-    def find(path: str) -> tuple[Route | None, Sequence[str]]:
-        if (route := exact.get(path)) is not None:
-            return route, ()
-        for pattern, route in patterns:
-            if found := pattern.fullmatch(path):
-                return route, found.groups()
-        return None, ()
-
-    return find
+    async def _guard(self) -> None:
+        limits = self._limits
+        await watch(self._connections, most=more_descriptors(limits.connections), seconds=limits.seconds)
 
 
 def _problem(error: Refusal) -> tuple[int, str]:
     return error.status, json.dumps({"error": error.error, "where": error.where})
-
-
-async def _guard(config: Config, connections: Collection[Any]) -> None:
-    limits = config.limits
-    await watch(connections, most=more_descriptors(limits.connections), seconds=limits.seconds)
-
-
-async def _live(writer: Writer, guard: Coroutine[Any, Any, None], receive: Receive, send: Send) -> None:
-    """From the start of the server to its end."""
-    await receive()
-    asyncio.get_running_loop().set_exception_handler(quiet)
-    writer.start()
-    watching, guarding = asyncio.create_task(writer.watch()), asyncio.create_task(guard)
-    await send({"type": "lifespan.startup.complete"})
-    await receive()
-    watching.cancel()
-    guarding.cancel()
-    writer.close()
-    await send({"type": "lifespan.shutdown.complete"})
 
 
 async def _send(send: Send, status: int, content: bytes, headers: Mapping[str, str]) -> None:

@@ -30,6 +30,8 @@ class Client:
     url : str
         Where the service answers.
     token : str
+    run : str, optional
+        Which one, of a service of many runs.
     patience : float
         For so many seconds a request is sent again where nobody answers or the service is busy. A reward counts once
         however often it is sent; a decision whose answer was lost gets no reward.
@@ -40,7 +42,8 @@ class Client:
     >>> client = Client("http://127.0.0.1:8000", "a-token", patience=1.0)  # connects with the first request
     """
 
-    def __init__(self, url: str, token: str, *, patience: float = 30.0) -> None:
+    def __init__(self, url: str, token: str, *, run: str | None = None, patience: float = 30.0) -> None:
+        self._at = "/v1" if run is None else f"/v1/runs/{run}"
         parts = urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname or "localhost", parts.port, timeout=patience)
@@ -54,12 +57,12 @@ class Client:
         where the service's database was away.
         """
         body = {"decisions": asked, "activate": activate}
-        found: list[dict[str, Any]] = self.send("POST", "/v1/decisions", body)["decisions"]
+        found: list[dict[str, Any]] = self.send("POST", f"{self._at}/decisions", body)["decisions"]
         return found
 
     def activate(self, *tickets: str) -> list[dict[str, Any]]:
         """Ids of decisions that were answered with tickets; each counts once, however often it is sent."""
-        found: list[dict[str, Any]] = self.send("POST", "/v1/activations", {"tickets": tickets})["activations"]
+        found: list[dict[str, Any]] = self.send("POST", f"{self._at}/activations", {"tickets": tickets})["activations"]
         return found
 
     def reward(self, *rewards: tuple[str, float]) -> list[str]:
@@ -75,7 +78,7 @@ class Client:
                     f"rewards must be pairs (id, reward), each an argument: reward(*pairs), got {one!r:.80}"
                 )
         body = {"rewards": [{"id": id, "reward": reward} for id, reward in rewards]}
-        return [one["status"] for one in self.send("POST", "/v1/rewards", body)["rewards"]]
+        return [one["status"] for one in self.send("POST", f"{self._at}/rewards", body)["rewards"]]
 
     def send(self, method: str, path: str, body: Any = None) -> Any:
         """The answer to a request."""
@@ -85,7 +88,7 @@ class Client:
                 self._connection.request(method, path, None if body is None else json.dumps(body), self._headers)
                 answer = self._connection.getresponse()
                 content = answer.read()
-                if answer.status == 200:
+                if answer.status < 300:
                     return json.loads(content)
                 if answer.status != 503 or time.monotonic() > limit:
                     raise Refused(f"{method} {path}: {answer.status} {content.decode()}")

@@ -16,10 +16,9 @@
     checkpoint = "service.checkpoint"
     witness = "/elsewhere/service.witness"   # optional, on another volume: shows that the ledger went back
 
-    [tokens]                    # SHA-256 of each token, as `dpbandits serve --token` prints it
-    decider = ["sha256:…"]
-    learner = ["sha256:…"]
-    owner = ["sha256:…"]
+    [clients.website]           # who may ask: see dpbandits/serve/clients.py
+    tokens = ["sha256:…"]       # SHA-256 of each token, as `dpbandits serve --token` prints it
+    scopes = ["decide", "reward"]
 
     [rewards]                   # optional: after so many seconds a missing reward counts as the default
     wait = 3600.0
@@ -31,20 +30,20 @@ Everything else has a default; see :class:`Config`. An error names the file, the
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from importlib import import_module
 from inspect import Parameter, signature
-from itertools import combinations
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
 from accounting import Budget, Ledger, LedgerBehind, LedgerCorrupted
+from accounting.ledger.record.entry_types import check_new_scope
 from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
 from dpbandits.durability.state import config_of, constructor_arguments
@@ -52,15 +51,16 @@ from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.policy.offers import NOTHING, ROWS
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
+from dpbandits.serve.clients import Callers, Client, Proxy, clients_of, proxy_of
 from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read, table, whole
 from dpbandits.serve.trial import arguments_of
 from dpkit.features.hashed import Hashed
 
-__all__ = ["ROLES", "Config", "Limits", "digest"]
+__all__ = ["Config", "Limits", "built", "limits_of", "opened_books", "places_of", "tree_of"]
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-ROLES = ("decider", "learner", "owner")
+# who charges a run's further epochs
+_LEARNER = "learner"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class Config:
         A second ledger elsewhere, that every entry goes to (see :meth:`accounting.Ledger.open`).
     expected_head : str or None
         A head that the ledger must hold.
-    tokens : mapping of role to digests
+    clients : mapping of name to Client
+        Who may ask for what.
     label : str
         Names the run in the ledger.
     wait : float or None
@@ -125,9 +126,19 @@ class Config:
         ``"text"``, or ``"json"`` for one object a line.
     limits : Limits
     rate : float or None
-        How many decisions a minute one token may take from one worker; None does not limit.
+        How many decisions a minute a client may take, unless it says so itself; None does not limit.
     features : Hashed or None
         How JSON of the wire of :mod:`dpbandits.serve.personalizer` becomes arms; None serves nothing of it.
+    proxy : Proxy or None
+        A proxy that names clients in a header.
+    path : Path or None
+        The file, of which the clients are read again when it changes.
+    scope : str or None
+        The part of the ledger's data that the run's people are (see :class:`accounting.Ledger`); None for all.
+    shared : Budget or None
+        The budget of a ledger that runs of a group share.
+    books : Ledger or None
+        The ledger, where it is open already.
 
     Examples
     --------
@@ -145,7 +156,7 @@ class Config:
     database: Path | str
     ledger: Path | str
     checkpoint: Path
-    tokens: Mapping[str, frozenset[str]]
+    clients: Mapping[str, Client]
     label: str = "service"
     wait: float | None = None
     default: float = 0.0
@@ -163,6 +174,11 @@ class Config:
     admin: int | None = None
     log: str = "text"
     features: Hashed | None = None
+    proxy: Proxy | None = None
+    path: Path | None = None
+    scope: str | None = None
+    shared: Budget | None = None
+    books: Ledger | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Config:
@@ -173,22 +189,33 @@ class Config:
         ValueError
             For a key that is missing or unknown, or a value that is not what it must be; naming it, and the way out.
         """
-        file = Path(path)
+        file = Path(path).absolute()
+        tree = tree_of(Path(path))
         try:
-            tree = tomllib.loads(file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise FileNotFoundError(f"there is no file {file}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file}: must be TOML: {error}") from error
-        try:
-            return _built(tree, file.absolute().parent)
+            config = built(tree, file.parent)
+            clients_of(tree, named_elsewhere=config.proxy is not None, needed=True)
+            return replace(config, path=file)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{file}: {error}") from error
+            raise ValueError(f"{path}: {error}") from error
+
+    def callers(self) -> Callers:
+        """Who may ask, as the file has it from now on."""
+
+        def again(path: Path) -> Mapping[str, Client]:
+            # a run of a group may have none, as those of the group may ask it
+            return clients_of(tree_of(path), named_elsewhere=self.proxy is not None, needed=self.shared is None)
+
+        return Callers(self.clients, self.path, again, self.proxy)
 
     @property
     def experiment(self) -> bool:
         """Whether it is an experiment: it ends, and has results."""
         return issubclass(self.kind, ExperimentPolicy)
+
+    @property
+    def whole(self) -> Budget:
+        """The ledger's budget."""
+        return self.budget if self.shared is None else self.shared
 
     @property
     def together(self) -> bool:
@@ -208,34 +235,30 @@ class Config:
         """A policy of this kind, by default with books of its own: it serves to check what comes in, unreleased."""
         return self.kind(**self.arguments, budget=self.budget, label=self.label, rng=self.generator(), **kept)
 
-    def open_ledger(self) -> Ledger:
-        """The run's ledger.
+    def open_ledger(self, actor: str | None = None) -> Ledger:
+        """The run's ledger; ``actor`` is named in what is recorded.
 
         Raises
         ------
         Mismatch
             If it is missing, behind its witness, damaged, or of another budget.
         """
-        try:
-            return Ledger.open(self.ledger, self.budget, witness=self.witness, expected_head=self.expected_head)
-        except FileNotFoundError as error:
-            raise Mismatch(f"storage.ledger and witness: {error}; `dpbandits serve init` makes a new run") from error
-        except LedgerBehind as error:
-            raise Mismatch(f"storage.ledger: {error}") from error
-        except LedgerCorrupted as error:
-            raise Mismatch(f"storage.ledger must verify: {error}") from error
-        except ValueError as error:
-            raise Mismatch(f"storage.ledger must be of this budget: {error}") from error
+        books = (
+            opened_books(self.ledger, self.whole, self.witness, self.expected_head)
+            if self.books is None
+            else self.books
+        )
+        return books.acting(actor, scope=self.scope)
 
-    def begin_policy(self) -> PrivatePolicy[Any]:
-        """A new run's policy: the ledger is charged, and the first checkpoint made.
+    def begin_policy(self, actor: str | None = None) -> PrivatePolicy[Any]:
+        """A new run's policy: the ledger is charged, for ``actor``, and the first checkpoint made.
 
         Raises
         ------
         Mismatch
             If the ledger has charged a run of this label already.
         """
-        ledger = self.open_ledger()
+        ledger = self.open_ledger(actor)
         if any(row.label == self.label for row in ledger.rows()):
             raise Mismatch(
                 f"service.label must be new, got {self.label!r}, which the ledger {named(self.ledger)} has charged: "
@@ -253,7 +276,7 @@ class Config:
         Mismatch
             If the checkpoint is missing, of other parameters than the file's, or older than its newest release.
         """
-        ledger = self.open_ledger()
+        ledger = self.open_ledger(_LEARNER)
         if not self.checkpoint.exists():
             raise Mismatch(
                 f"storage.checkpoint must be that of the run {self.label!r}, got {self.checkpoint}, which is missing: "
@@ -271,6 +294,26 @@ class Config:
         return policy  # type: ignore[return-value]
 
 
+def opened_books(ledger: Path | str, budget: Budget, witness: Path | str | None, expected_head: str | None) -> Ledger:
+    """A ledger that is there.
+
+    Raises
+    ------
+    Mismatch
+        If it is missing, behind its witness, damaged, or of another budget.
+    """
+    try:
+        return Ledger.open(ledger, budget, witness=witness, expected_head=expected_head)
+    except FileNotFoundError as error:
+        raise Mismatch(f"storage.ledger and witness: {error}; `dpbandits serve init` makes a new run") from error
+    except LedgerBehind as error:
+        raise Mismatch(f"storage.ledger: {error}") from error
+    except LedgerCorrupted as error:
+        raise Mismatch(f"storage.ledger must verify: {error}") from error
+    except ValueError as error:
+        raise Mismatch(f"storage.ledger must be of this budget: {error}") from error
+
+
 def assert_same(policy: Policy, probe: Policy) -> None:
     """Refuse to go on with a run of other parameters than the file's."""
     if type(policy) is not type(probe):
@@ -286,23 +329,30 @@ def assert_same(policy: Policy, probe: Policy) -> None:
             )
 
 
-def digest(token: str) -> str:
-    """What the file holds in place of a token."""
-    return "sha256:" + sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+def tree_of(path: Path) -> dict[str, Any]:
+    """What a file holds: TOML, or JSON if its name says so.
+
+    Raises
+    ------
+    FileNotFoundError
+    ValueError
+        If it is neither.
+    """
+    kind = "JSON" if path.suffix == ".json" else "TOML"
+    try:
+        text = path.read_text(encoding="utf-8")
+        found: dict[str, Any] = json.loads(text) if kind == "JSON" else tomllib.loads(text)
+        return found
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
+    except ValueError as error:  # also UnicodeDecodeError
+        raise ValueError(f"{path}: must be {kind}: {error}") from error
 
 
-def _digests(key: str, found: Any) -> frozenset[str]:
-    digests = of(list)(key, found)
-    if not digests or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests):
-        # never the value: it may be a token that was pasted by mistake
-        raise ValueError(
-            f"{key} must be a list of digests 'sha256:…', at least one, got something else: "
-            f"`dpbandits serve --token` makes a token and its digest"
-        )
-    return frozenset(digests)
+limits_of: dict[str, Reader] = {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()}
+limits_of["decisions"] = number(None)
 
-
-# all tables but [policy], whose keys are the parameters of its class
+# all tables but [policy], whose keys are the parameters of its class, and [clients], whose are names
 _FILE: dict[str, dict[str, Reader]] = {
     "service": {
         "label": of(str, "service"),
@@ -316,27 +366,34 @@ _FILE: dict[str, dict[str, Reader]] = {
     "rewards": {"wait": number(None), "default": number(None)},
     "storage": {name: of(str, f"service.{name}") for name in ("database", "ledger", "checkpoint")}
     | {name: of(str, None) for name in ("witness", "expected_head")},
-    "budget": {"epsilon": number(), "delta": number(), "unit": of(str), "adjacency": one_of(*get_args(Adjacency))},
-    "tokens": dict.fromkeys(ROLES, _digests),
+    "budget": {"epsilon": number(), "delta": number(), "unit": of(str), "adjacency": one_of(*get_args(Adjacency))}
+    | {"scope": of(str, None)},
+    "proxy": {"secret": of(str, None), "header": of(str, "x-client")},
     "page": {"curves": of(bool, False), "reference": of(list, ())},
     "simulation": {"seed": of(int, None)},
     "features": {"seed": whole(0, 0, 2**32 - 1), "ranges": of(dict, {})},
-    "limits": {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()} | {"decisions": number(None)},
+    "limits": limits_of,
 }
 
 
-def _built(tree: Mapping[str, Any], folder: Path) -> Config:
+def built(tree: Mapping[str, Any], folder: Path) -> Config:
+    """The service that tables describe, with files beside ``folder``."""
     kind: type[PrivatePolicy[Any]]
-    only("", tree, {"policy", *_FILE})
+    proxy = proxy_of(read({"proxy": tree.get("proxy", {})}, {"proxy": _FILE["proxy"]})["proxy"])
+    clients = clients_of(tree, named_elsewhere=proxy is not None)
+    only("", tree, {"policy", "clients", *_FILE})
     policy: Mapping[str, Any] = table(tree, "policy")
     arguments: dict[str, Any]
+    told = read(tree, _FILE)
+    scope = told["budget"].pop("scope")
+    if scope is not None:
+        check_new_scope("budget.scope", scope)
+    budget = Budget(**told["budget"])
     if policy.get("class") == "Experiment":
-        told = read(tree, _FILE)
         given = {key: value for key, value in policy.items() if key != "class"}
-        kind, arguments = ExperimentPolicy, arguments_of(given, Budget(**told["budget"]))
+        kind, arguments = ExperimentPolicy, arguments_of(given, budget)
     else:
         kind, arguments = _policy(policy)
-        told = read(tree, _FILE)
     service, rewards = told["service"], told["rewards"]
     rate = told["limits"].pop("decisions")
     if rate is not None and rate < 1:
@@ -350,14 +407,16 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
     config = Config(
         kind,
         arguments,
-        Budget(**told["budget"]),
-        **_places(told["storage"], folder),
-        tokens=_different(told["tokens"]),
+        budget,
+        **places_of(told["storage"], folder),
+        clients=clients,
+        proxy=proxy,
         wait=wait,
         default=default or 0.0,
         apprentice=service.pop("mode") == "apprentice",
         limits=Limits(**told["limits"]),
-        rate=None if rate is None else rate / service["workers"],
+        rate=rate,
+        scope=scope,
         **service,
         **told["page"],
         **told["simulation"],
@@ -412,7 +471,7 @@ def _hashed(config: Config, probe: PrivatePolicy[Any], seed: int, ranges: Mappin
 _SCHEMAS = {"database": "service", "ledger": "ledger", "witness": "ledger"}
 
 
-def _places(given: Mapping[str, str | None], folder: Path) -> dict[str, Any]:
+def places_of(given: Mapping[str, str | None], folder: Path) -> dict[str, Any]:
     """Files beside the service's, or addresses; all different."""
     head = given["expected_head"]
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
@@ -430,13 +489,6 @@ def _places(given: Mapping[str, str | None], folder: Path) -> dict[str, Any]:
     if len(set(names)) < len(names):
         raise ValueError(f"storage must name different places, got {names}")
     return places | {"expected_head": head}
-
-
-def _different(tokens: Mapping[str, frozenset[str]]) -> Mapping[str, frozenset[str]]:
-    for role, other in combinations(ROLES, 2):
-        if tokens[role] & tokens[other]:
-            raise ValueError(f"tokens.{role} and tokens.{other} must have no token in common, got one")
-    return tokens
 
 
 # constructor arguments that are not the file's to say; a decision log would keep raw data, and of the chosen arms only

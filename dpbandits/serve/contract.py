@@ -27,6 +27,8 @@ log = logging.getLogger("dpbandits.serve")
 
 _LONGEST = 200
 _FREE = ("page.curves", "page.reference")
+# what earlier releases had no word for
+_BEFORE = {"budget.scope": "None"}
 
 
 def terms_of(config: Config, probe: PrivatePolicy[Any] | None = None) -> dict[str, str]:
@@ -37,6 +39,7 @@ def terms_of(config: Config, probe: PrivatePolicy[Any] | None = None) -> dict[st
         "policy.class": type(probe).__name__,
         **{f"policy.{name}": _short(value) for name, value in own.items()},
         "budget": repr(config.budget),
+        "budget.scope": repr(config.scope),
         "service.label": config.label,
         "service.mode": "apprentice" if config.apprentice else "bandit",
         "features": repr(config.features),
@@ -69,7 +72,7 @@ def check(store: Store, wanted: Mapping[str, str]) -> dict[str, tuple[str, str]]
     versions = store.fact("contract")
     if versions is None:
         raise Mismatch("`dpbandits serve init` (or `init --adopt`) was interrupted: call it again, and it is finished")
-    recorded = versions[-1]["terms"]
+    recorded = {**_BEFORE, **versions[-1]["terms"]}
     changed = {name: (was, wanted[name]) for name, was in recorded.items() if wanted.get(name, was) != was}
     for name, (was, now) in changed.items():
         if name not in _FREE:

@@ -13,13 +13,16 @@ import numpy as np
 
 from dpbandits.lab.environments import GLM
 from dpbandits.serve.client import Client
-from dpbandits.serve.config import ROLES, Config, digest
+from dpbandits.serve.clients import digest
+from dpbandits.serve.config import Config
 from dpbandits.serve.operate import init
 from dpbandits.serve.supervise import Service
 
-__all__ = ["configuration", "demo"]
+__all__ = ["CLIENTS", "configuration", "demo"]
 
 _ROUNDS, _TOGETHER = 20_000, 10  # people who come, and at once
+# of the demonstration, with their scopes
+CLIENTS = {"decider": ["decide"], "learner": ["reward"], "owner": ["own"]}
 _say = partial(print, flush=True)
 
 
@@ -27,18 +30,20 @@ def configuration(
     tokens: dict[str, str], *, dim: int, horizon: int, policy: str = "", storage: str = "", more: str = ""
 ) -> str:
     """A service's file for rewards of 0 and 1 at ε = 1; what is given goes behind the lines of a table."""
-    digests = "\n".join(f'{role} = ["{digest(token)}"]' for role, token in tokens.items())
+    digests = "\n".join(
+        f'[clients.{name}]\ntokens = ["{digest(token)}"]\nscopes = {CLIENTS[name]}' for name, token in tokens.items()
+    )
     reference = np.eye(dim)[: min(dim, 5)].tolist()
     return (
         f'[policy]\nclass = "OnePassPrivateGLM"\ndim = {dim}\nhorizon = {horizon}\n{policy}\n'
-        f'[budget]\nepsilon = 1.0\ndelta = 1e-6\nunit = "round"\n[storage]\n{storage}\n[tokens]\n{digests}\n'
+        f'[budget]\nepsilon = 1.0\ndelta = 1e-6\nunit = "round"\n[storage]\n{storage}\n{digests}\n'
         f"[page]\ncurves = true\nreference = [{reference}]\n{more}\n"
     )
 
 
 def demo(port: int = 8000) -> None:
     """Run it until Ctrl-C; everything is in a temporary folder, which is deleted at the end."""
-    tokens = {role: secrets.token_urlsafe(24) for role in ROLES}
+    tokens = {role: secrets.token_urlsafe(24) for role in CLIENTS}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.toml"
         text = configuration(tokens, dim=5, horizon=_ROUNDS, more=f"[service]\nport = {port}")

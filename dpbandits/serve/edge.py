@@ -5,7 +5,7 @@ Whoever can reach the port can open connections, send half a request, and make t
 * closes a connection that has not sent a whole request head in time, or does not read its answer, and the oldest idle
   ones where there are too many (:func:`watch`);
 * gives a body a deadline, and all bodies together a bound (:class:`Bodies`), after the token was seen;
-* takes decisions of one token at a bounded rate, if the file says so (:class:`Rates`): the horizon is part of the
+* takes decisions of one client at a bounded rate, if the file says so (:class:`Rates`): the horizon is part of the
   budget, and who may decide could else use it up in seconds;
 * writes what repeats itself once, with a count (:class:`Repeated`).
 """
@@ -19,6 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Protocol
 
+from dpbandits.serve.clients import Client
 from dpbandits.serve.messages import Refusal
 
 __all__ = ["Bodies", "Gone", "JsonLines", "Rates", "Repeated", "more_descriptors", "quiet", "watch"]
@@ -27,6 +28,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 # seconds between two looks at all connections
 _LOOK = 0.5
+# how often in the time that a body has
+_LOOKS = 4
 # file descriptors for the database, the log and libraries
 _SPARE = 64
 
@@ -38,7 +41,7 @@ class Gone(Exception):
 
 
 class Bodies:
-    """Reads bodies: each at most ``most`` bytes within ``seconds``, all that are being read at most ``together`` bytes.
+    """Reads bodies: each at most ``most`` bytes in ``seconds`` or a quarter more, all at most ``together`` bytes.
 
     Raises
     ------
@@ -51,14 +54,42 @@ class Bodies:
     def __init__(self, *, most: int, together: int, seconds: float) -> None:
         self._most, self._together, self._seconds = most, together, seconds
         self._held = 0
+        # until when each task may read, and those that were late: one timer for all, as one for each takes longer than
+        # to read most bodies
+        self._until: dict[asyncio.Task[Any], float] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+        self._timed: asyncio.AbstractEventLoop | None = None
 
     async def read(self, receive: Receive) -> bytes:
         """The whole body of a request."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if task is None:
+            raise RuntimeError("bodies are read in a task")
+        self._until[task] = loop.time() + self._seconds
+        if self._timed is not loop:
+            self._timed = loop
+            loop.call_later(self._seconds / _LOOKS, self._look, loop)
         try:
-            async with asyncio.timeout(self._seconds):
-                return await self._whole(receive)
-        except TimeoutError:
+            return await self._whole(receive)
+        except asyncio.CancelledError:
+            if task not in self._late:
+                raise
+            task.uncancel()
             raise Refusal(408, "the body did not come in time", connection="close") from None
+        finally:
+            del self._until[task]
+            self._late.discard(task)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give up on those whose time is over."""
+        now = loop.time()
+        for task, until in self._until.items():
+            if now >= until and task not in self._late:
+                self._late.add(task)
+                task.cancel()
+        self._timed = loop if self._until else None
+        if self._until:
+            loop.call_later(self._seconds / _LOOKS, self._look, loop)
 
     async def _whole(self, receive: Receive) -> bytes:
         parts: list[bytes] = []
@@ -83,15 +114,16 @@ class Bodies:
 
 
 class Rates:
-    """At most ``per_minute`` of something for each client, a minute's worth at once; None does not limit."""
+    """At most ``per_minute`` of something for each client, a minute's worth at once; None does not limit.
 
-    def __init__(self, per_minute: float | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = None if per_minute is None else per_minute / 60.0
-        self._most = per_minute or 0.0
-        self._clock = clock
+    Each of ``workers`` gives its part. A client may have a rate of its own.
+    """
+
+    def __init__(self, per_minute: float | None, workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._workers, self._clock = per_minute, workers, clock
         self._left: dict[str, tuple[float, float]] = {}
 
-    def take(self, client: str, count: int) -> None:
+    def take(self, client: Client | None, count: int) -> None:
         """Take ``count`` for a client, all of them or none.
 
         Raises
@@ -99,20 +131,19 @@ class Rates:
         Refusal
             429 with the seconds to wait, if so many are not there.
         """
-        if self._rate is None:
+        rate = self._rate if client is None or client.decisions is None else client.decisions
+        if rate is None or client is None:
             return
-        now = self._clock()
-        left, since = self._left.get(client, (self._most, now))
-        left = min(self._most, left + (now - since) * self._rate)
+        now, most = self._clock(), rate / self._workers
+        left, since = self._left.get(client.name, (most, now))
+        left = min(most, left + (now - since) * most / 60.0)
         if count > left:
-            self._left[client] = left, now
-            if count > self._most:
-                raise Refusal(
-                    429, f"this client may have {self._most:g} a minute from this worker, in smaller requests"
-                )
-            wait = max(1, round((count - left) / self._rate + 0.5))
+            self._left[client.name] = left, now
+            if count > most:
+                raise Refusal(429, f"this client may have {most:g} a minute from this worker, in smaller requests")
+            wait = max(1, round((count - left) * 60.0 / most + 0.5))
             raise Refusal(429, "this client has had its decisions of this minute", retry_after=str(wait))
-        self._left[client] = left - count, now
+        self._left[client.name] = left - count, now
 
 
 class _Cycle(Protocol):

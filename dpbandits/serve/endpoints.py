@@ -6,15 +6,16 @@ Of each kind of request there is one method; :mod:`dpbandits.serve.app` has read
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic_core import to_json
 
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.chosen import Choices
@@ -22,7 +23,20 @@ from dpbandits.policy.many import Rounds, together
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
-from dpbandits.serve.config import ROLES, Config, digest
+from dpbandits.serve.answers import (
+    Apprentice,
+    Curve,
+    Health,
+    Live,
+    Privacy,
+    Ready,
+    ReleasedJson,
+    Releases,
+    Results,
+    Stopped,
+)
+from dpbandits.serve.clients import Client
+from dpbandits.serve.config import Config
 from dpbandits.serve.messages import (
     Activations,
     Answer,
@@ -37,25 +51,75 @@ from dpbandits.serve.messages import (
 )
 from dpbandits.serve.metrics import Meter
 from dpbandits.serve.openapi import manual, schema
-from dpbandits.serve.personalizer import Personalizer
+from dpbandits.serve.personalizer import TOLD_NOBODY, Personalizer
 from dpbandits.serve.store import Choice, Store
 from dpbandits.serve.tickets import punched, read
 from dpbandits.serve.trial import RESULTS, page_of, visit_key
 from dpbandits.serve.writer import Away, Writer
 from dpkit.randomness import secure
 
-__all__ = ["Endpoints"]
+__all__ = ["Endpoints", "page_route", "routes_of"]
 
 # one for all answers: to make an encoder takes as long as to use it
 _json = json.JSONEncoder(allow_nan=False).encode
+
+
+def _quick(answer: dict[str, Any]) -> str:
+    """JSON in a quarter of the time, of what surely holds no NaN."""
+    return to_json(answer).decode()
+
+
 _PAGE = Path(__file__).with_name("page.html")
 
 
-def _page(path: str, answer: Any, *allowed: str) -> Route:
+def page_route(path: str, answer: Any, *allowed: str) -> Route:
     """A page that loads nothing from elsewhere."""
     policy = "; ".join(["default-src 'none'", "style-src 'unsafe-inline'", *allowed])
     headers = {"content-security-policy": policy, "referrer-policy": "no-referrer", "cache-control": "no-store"}
     return Route("GET", path, answer, media="text/html; charset=utf-8", headers=headers, listed=False)
+
+
+@lru_cache
+def _loaded(dim: int) -> None:
+    """Load what computes probabilities (of rare choices all of it) now, and not while a request waits."""
+    basis = np.eye(dim)
+    Perturbed(basis, -9.0 * basis[0]).chances()
+
+
+def routes_of(of: Endpoints | type[Endpoints], batch: int, *, experiment: bool) -> list[Route]:
+    """What a run answers: by an object, or (for the schema alone) by the class."""
+    asked, tickets, rewards = (
+        bounded(model, name, batch)
+        for model, name in ((Asked, "decisions"), (Tickets, "tickets"), (Rewards, "rewards"))
+    )
+    html = "text/html; charset=utf-8"
+    headers = {
+        "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
+        "cache-control": "no-store",
+    }
+    of_experiments = [
+        Route("GET", "/v1/results", of.results, ("own",), told=Results),
+        Route("GET", "/v1/results.html", of.results_page, ("own",), media=html, headers=headers),
+        Route("POST", "/v1/stop", of.stop, ("own",), told=Stopped),
+    ]
+    return [
+        Route("POST", "/v1/decisions", of.decide, ("decide",), asked, Answer),
+        Route("POST", "/v1/activations", of.activate, ("decide",), tickets, Activations),
+        Route("POST", "/v1/rewards", of.reward, ("reward",), rewards, Rewarded),
+        Route("GET", "/v1/released", of.released, ("decide", "read"), told=ReleasedJson),
+        Route("GET", "/v1/releases", of.releases, ("read",), told=Releases),
+        Route("GET", "/v1/privacy", of.privacy, ("read",), told=Privacy),
+        *(of_experiments if experiment else ()),
+        Route("GET", "/v1/raw/curve", of.curve, ("own",), told=Curve),
+        Route("GET", "/v1/raw/apprentice", of.apprentice, ("own",), told=Apprentice),
+        Route("GET", "/healthz", of.health, told=Health),
+        Route("GET", "/livez", of.live, told=Live),
+        Route("GET", "/readyz", of.ready, told=Ready),
+        Route("GET", "/metrics", of.metrics, media="text/plain; charset=utf-8"),
+        page_route("/", of.page, "script-src 'unsafe-inline'", "connect-src 'self'"),
+        page_route("/docs", of.docs),
+        Route("GET", "/openapi.json", of.openapi, listed=False),
+    ]
 
 
 class Endpoints:
@@ -79,52 +143,15 @@ class Endpoints:
     def __init__(self, config: Config, probe: PrivatePolicy[Any], writer: Writer, meter: Meter) -> None:
         self._config, self._probe, self._writer, self._meter = config, probe, writer, meter
         self._rng = secure()
-        # what computes probabilities (of rare choices all of it) is loaded now, and not while a request waits
-        basis = np.eye(min(max(4, probe.dim), 20))
-        Perturbed(basis, -9.0 * basis[0]).chances()
+        _loaded(min(max(4, probe.dim), 20))
         # whether a person has one decision, which is given again
         self._once = config.experiment and probe.persons is not None
         self._by_person = probe.persons is not None or config.budget.unit == "person"
-        asked, tickets, rewards = (
-            bounded(model, name, config.limits.batch)
-            for model, name in ((Asked, "decisions"), (Tickets, "tickets"), (Rewards, "rewards"))
-        )
-        self.routes = [
-            Route("POST", "/v1/decisions", self.decisions, ("decider",), asked, Answer),
-            Route("POST", "/v1/activations", self.activations, ("decider",), tickets, Activations),
-            Route("POST", "/v1/rewards", self.rewards, ("learner",), rewards, Rewarded),
-            Route("GET", "/v1/released", self.released, ROLES),
-            Route("GET", "/v1/releases", self.releases, ROLES),
-            Route("GET", "/v1/privacy", self.privacy, ROLES),
-            *(self._of_experiments() if config.experiment else ()),
-            Route("GET", "/v1/raw/curve", self.curve, ("owner",)),
-            Route("GET", "/v1/raw/apprentice", self.apprentice, ("owner",)),
-            Route("GET", "/healthz", self.health),
-            Route("GET", "/livez", self.live),
-            Route("GET", "/readyz", self.ready),
-            Route("GET", "/metrics", self.metrics, media="text/plain; charset=utf-8"),
-            _page("/", self.page, "script-src 'unsafe-inline'", "connect-src 'self'"),
-            _page("/docs", self.docs),
-            Route("GET", "/openapi.json", self.openapi, listed=False),
-        ]
+        self.routes = routes_of(self, config.limits.batch, experiment=config.experiment)
         self._rewarding = frozenset({"/v1/rewards"})
         if config.features is not None:
-            personalizer = Personalizer(config, probe, writer, self.newest)
-            self.routes += personalizer.routes
-            self._rewarding |= personalizer.told_nobody
-        self._schema = schema(self.routes)
-
-    def _of_experiments(self) -> list[Route]:
-        html = "text/html; charset=utf-8"
-        headers = {
-            "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
-            "cache-control": "no-store",
-        }
-        return [
-            Route("GET", "/v1/results", self.results, ("owner",)),
-            Route("GET", "/v1/results.html", self.results_page, ("owner",), media=html, headers=headers),
-            Route("POST", "/v1/stop", self.stop, ("owner",)),
-        ]
+            self.routes += Personalizer(config, probe, writer, self.newest).routes
+            self._rewarding |= TOLD_NOBODY
 
     def newest(self) -> Released:
         """The newest release.
@@ -138,19 +165,7 @@ class Endpoints:
             raise Refusal(503, "nothing is released yet: is the learner running?")
         return self._writer.released
 
-    def role(self, header: str) -> str | None:
-        """Whose token it is; every one is compared, in a time that tells nothing."""
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer":
-            return None
-        wanted, found = digest(token), None
-        for role, digests in self._config.tokens.items():
-            for one in digests:
-                if hmac.compare_digest(one, wanted):
-                    found = role
-        return found
-
-    async def decisions(self, body: Asked, _: str | None) -> str:
+    async def decide(self, body: Asked, _: Client | None) -> str:
         """Choose, and wait for rewards."""
         released = self.newest()
         found = self._choose(body.decisions, released, tell=body.probabilities)
@@ -184,9 +199,9 @@ class Endpoints:
             if id is None:
                 answer["ticket"] = punched(choice, self._writer.key, perhaps)
             answers.append(answer)
-        return _json({"decisions": answers})
+        return _quick({"decisions": answers})
 
-    async def activations(self, body: Tickets, _: str | None) -> str:
+    async def activate(self, body: Tickets, _: Client | None) -> str:
         """Learn from decisions that were answered with tickets; each counts once."""
         self.newest()  # the key is known with it
         read_ones = [read(ticket, self._writer.key) for ticket in body.tickets]
@@ -199,9 +214,9 @@ class Endpoints:
             id, new = next(made)
             status = "unknown" if id is None else "accepted" if new else "duplicate"
             answers.append({"id": id, "status": status, "learned": id is not None and not id.startswith("0-")})
-        return _json({"activations": answers})
+        return _quick({"activations": answers})
 
-    async def rewards(self, body: Rewards, _: str | None) -> str:
+    async def reward(self, body: Rewards, _: Client | None) -> str:
         """Tell rewards; each counts once."""
         checked = []
         for i, one in enumerate(body.rewards):
@@ -211,7 +226,7 @@ class Endpoints:
                 raise Refusal(422, "reward must lie in the policy's reward_range", [f"rewards.{i}"]) from None
         statuses = await self._writer.ask("reward", checked)
         told_back = [{"id": id, "status": status} for (id, _), status in zip(checked, statuses, strict=True)]
-        return _json({"rewards": told_back})
+        return _quick({"rewards": told_back})
 
     async def released(self, *_: Any) -> str:
         """The newest release, as Released.from_json reads it."""
@@ -285,7 +300,7 @@ class Endpoints:
             raise Refusal(503, f"not ready: it lacks {' and '.join(missing)}")
         return _json({"ready": True})
 
-    async def metrics(self, _: None, role: str | None) -> str:
+    async def metrics(self, _: None, caller: Client | None) -> str:
         """Counts and times; of rewards, for the owner alone.
 
         That a reward came, and when, is a person's data (it may be missing).
@@ -299,7 +314,8 @@ class Endpoints:
         }
         if self._writer.released is not None:
             gauges["release"] = self._writer.released.number
-        if role == "owner":
+        owner = caller is not None and caller.may(["own"])
+        if owner:
             gauges["rewards_waiting"] = await self._writer.ask("read", Store.waiting)
         for name, number in gauges.items():
             lines += [f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {float(number):g}"]
@@ -307,12 +323,16 @@ class Endpoints:
         if privacy is not None and "ledger" in privacy:
             head, entries = privacy["ledger"]["head"], privacy["ledger"]["entries"]
             lines += ["# TYPE dpbandits_ledger_entries gauge", f'dpbandits_ledger_entries{{head="{head}"}} {entries}']
-        lines += self._meter.text(private=frozenset() if role == "owner" else self._rewarding)
+        lines += self._meter.text(private=frozenset() if owner else self._rewarding)
         return "\n".join(lines) + "\n"
 
     async def page(self, *_: Any) -> str:
         """The owner's page."""
         return _PAGE.read_text(encoding="utf-8")
+
+    @cached_property
+    def _schema(self) -> dict[str, Any]:
+        return schema(self.routes)
 
     async def docs(self, *_: Any) -> str:
         """The schema, for people."""

@@ -29,14 +29,14 @@ from dpbandits.serve.lineage import Trail, trail_of
 from dpbandits.serve.store import Choice, Event, LeaseLost, Store
 from dpbandits.serve.trial import RESULTS, Trial, end_of
 
-__all__ = ["Learner", "RunClosed", "learn"]
+__all__ = ["AGAIN", "MOST", "PAUSE", "Learner", "RunClosed", "learn"]
 
 log = logging.getLogger("dpbandits.serve")
 
 # seconds that a lease holds without being prolonged, that a learner pauses where little has come, and before it tries
 # again to lead
-LEASE, _PAUSE, AGAIN = 5.0, 0.05, 0.5
-_MOST = 200  # decisions of one pass, and twice as many rewards
+LEASE, PAUSE, AGAIN = 5.0, 0.05, 0.5
+MOST = 200  # decisions of one pass, and twice as many rewards
 MOST_ERASED = 2_000  # of one transaction
 SKEW = 60.0  # seconds by which clocks may differ
 _RESTORE = (
@@ -57,6 +57,10 @@ class Learner:
     config : Config
     clock : callable, optional
         Seconds since 1970, in place of the database's: decides when a reward is late, and nothing of what is released.
+    holder : str, optional
+        A name for the lease, by which one process goes on where another one has ended; by default nobody's.
+    lease : float
+        Seconds that the lease holds without being prolonged; a fifth of it passes between two times.
 
     Attributes
     ----------
@@ -73,16 +77,18 @@ class Learner:
         If the file, the checkpoint, the ledger and the database do not belong together, or one of them went back.
     """
 
-    def __init__(self, config: Config, *, clock: Callable[[], float] | None = None) -> None:
-        self._config = config
-        self._name = secrets.token_hex(16)
+    def __init__(
+        self, config: Config, *, clock: Callable[[], float] | None = None, holder: str = "", lease: float = LEASE
+    ) -> None:
+        self._config, self._lease = config, lease
+        self._name = holder or secrets.token_hex(16)
         self.store = Store(config.database, clock=clock)
         self._skewed = False
         try:
             self.closed = self.store.fact("closed")
             if self.closed is not None:
                 raise RunClosed(str(self.closed["reason"]))
-            if not self.store.lead(self._name, self.store.time(), LEASE):
+            if not self.store.lead(self._name, self.store.time(), lease):
                 raise LeaseLost("another learner has the lease")
             self.policy: PrivatePolicy[Any] = config.open_policy()
             if self.store.fact("run") != self.policy.run.id:
@@ -166,7 +172,7 @@ class Learner:
     def leading(self, connection: Any = None) -> AbstractContextManager[None]:
         """A write transaction, or a part of one of ``connection``, that prolongs the lease."""
         self._renewed = self.store.now if connection is not None else self.store.time()
-        return self.store.leading(self._name, self._renewed, LEASE, connection)
+        return self.store.leading(self._name, self._renewed, self._lease, connection)
 
     def settle(self) -> None:
         """Make the releases that are due, before the next decision asks for them."""
@@ -197,22 +203,22 @@ class Learner:
             If another learner has taken over.
         """
         config, now = self._config, self.store.time()
-        if not self._renewed <= now < self._renewed + LEASE / 5:
+        if not self._renewed <= now < self._renewed + self._lease / 5:
             self._follow([])
             point = self._trail.mark(self.policy.decisions)
             with self.leading():
                 self.store.note("learned", point)
                 if config.wait is not None and self._clocks_agree():
-                    self.store.default(now - config.wait, config.default, _MOST)
-                    expire(self.store.database, now - config.wait, _MOST)
+                    self.store.default(now - config.wait, config.default, MOST)
+                    expire(self.store.database, now - config.wait, MOST)
         horizon = self.policy.horizon
-        room = _MOST if horizon is None else min(_MOST, horizon - self.policy.decisions)
+        room = MOST if horizon is None else min(MOST, horizon - self.policy.decisions)
         trial, end = self._trial, self._end(now)
         if end is not None:
             room = max(0, min(room, end["after"] - self.policy.decisions))
         # in this order: a reward that is read has all decisions before it in the table, and waits for them
         decisions = self.store.decisions(self.policy.decisions, room)
-        events = self.store.rewards(2 * _MOST)
+        events = self.store.rewards(2 * MOST)
         if self._follow(decisions):
             with self.leading():
                 self.store.confirm()
@@ -325,7 +331,8 @@ class Learner:
             "statement": str(report),
             "ledger": {"head": ledger.head, "entries": ledger.entries},
         }
-        log.info("release %d: the ledger has %d entries, head %s", released.number, ledger.entries, ledger.head)
+        told = self._config.label, released.number, ledger.entries, ledger.head
+        log.info("%s: release %d: the ledger has %d entries, head %s", *told)
         results = None if self._trial is None else self._trial.results()
         ended = self._trial.ended if self._trial is not None else ""
         after = policy.decisions
@@ -362,11 +369,11 @@ def learn(config: Config, stop: threading.Event, gauges: dict[str, float] | None
         try:
             with closing(Learner(config)) as learner:
                 while not stop.is_set():
-                    few = learner.step() < _MOST  # else there is more; many at once cost one commit
+                    few = learner.step() < MOST  # else there is more; many at once cost one commit
                     away = False
                     told.update(learner.gauges())
                     if few:
-                        stop.wait(_PAUSE)
+                        stop.wait(PAUSE)
         except RunClosed as error:
             told["leads"] = 0
             log.warning("the run is closed (%s): nothing more is learned", error)

@@ -136,6 +136,7 @@ class Rewarded(_Strict):
     rewards: list[Told]
 
 
+@lru_cache
 def bounded(model: type[M], name: str, most: int) -> type[M]:
     """The model with at most so many in its list ``name``: a longer one is refused before its parts are read."""
     field = model.model_fields[name]
@@ -166,12 +167,12 @@ class Route:
     Attributes
     ----------
     method, path : str
-        A part of the path in braces stands for any text, which ``answer`` is given.
+        The method "*" is any. A part of the path in braces stands for any text, which ``answer`` is given.
     answer : callable
-        What is answered to a body (a value of ``asked``, or None) and the role of whoever asks; the first line of its
+        What is answered to a body (a value of ``asked``, or None) and whoever asks; the first line of its
         docstring says in the schema what it is.
-    roles : tuple of str
-        Whose tokens are accepted; if empty, no token is needed.
+    scopes : tuple of str
+        A client needs one of them; if empty, nobody needs a token.
     asked, told : type, optional
         The models of the body, and of an answer in JSON.
     media : str
@@ -187,7 +188,7 @@ class Route:
     method: str
     path: str
     answer: Callable[..., Awaitable[str]]
-    roles: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
     asked: type[BaseModel] | None = None
     told: type[BaseModel] | None = None
     media: str = "application/json"

@@ -18,8 +18,11 @@ _PARTS = "#/components/schemas/"
 _REFUSALS = {
     "400": "not JSON",
     "401": "no valid token",
-    "403": "a token of another role",
+    "403": "a client without the scope for it",
+    "404": "there is no such page, or no such run",
+    "405": "not this method",
     "408": "the body did not come in time",
+    "409": "it stands against what is there",
     "413": "too large",
     "422": "not as the schema or the policy wants it",
     "429": "this client has had its share of this minute",
@@ -28,7 +31,7 @@ _REFUSALS = {
 _BEARER = {
     "type": "http",
     "scheme": "bearer",
-    "description": "a token of a decider, the learner of rewards, or the owner",
+    "description": "a client's token",
 }
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -61,14 +64,23 @@ def _operation(route: Route) -> dict[str, Any]:
         told = {"type": "string"} if media.startswith("text/") else {}
         return {"content": {media: {"schema": {"$ref": _PARTS + model.__name__} if model else told}}}
 
-    name = re.sub(r"\W", "_", f"{route.answer.__name__}{route.path}_{route.method.lower()}")
-    answers = {"200": {"description": "Successful Response", **content(route.told)}}
+    answers = {str(route.status): {"description": "Successful Response", **content(route.told)}}
     media = "application/json"
     answers |= {code: {"description": text, **content(Problem)} for code, text in _REFUSALS.items()}
-    operation = {"summary": route.summary, "operationId": name, "responses": answers}
+    operation: dict[str, Any] = {"summary": route.summary, "operationId": _named(route), "responses": answers}
+    names = re.findall(r"\{(\w+)\}", route.path)
+    if names:
+        text = {"type": "string"}
+        operation["parameters"] = [{"name": one, "in": "path", "required": True, "schema": text} for one in names]
     if route.asked:
         operation["requestBody"] = {"required": True, **content(route.asked)}
-    return operation | ({"security": [{"token": []}]} if route.roles else {})
+    return operation | ({"security": [{"token": []}]} if route.scopes else {})
+
+
+def _named(route: Route) -> str:
+    """What an operation is called in a client: by what it does, as ``decide`` or ``beginRun``; of a run the same."""
+    words = route.answer.__name__.split("_")
+    return words[0] + "".join(map(str.capitalize, words[1:]))
 
 
 def manual(tree: dict[str, Any]) -> str:

@@ -11,10 +11,10 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from accounting import Ledger
+from accounting import Budget, Ledger
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.serve import tables
-from dpbandits.serve.config import Config
+from dpbandits.serve.config import Config, opened_books
 from dpbandits.serve.contract import check, record, terms_of
 from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.learner import SKEW, Learner, RunClosed
@@ -23,7 +23,7 @@ from dpbandits.serve.store import LeaseLost, Store
 from dpbandits.serve.trial import visit_key
 from dpkit.states import files
 
-__all__ = ["adopt", "close", "doctor", "erase", "init", "restore"]
+__all__ = ["adopt", "close", "doctor", "erase", "init", "ledger_for", "restore"]
 
 _NO_WITNESS = (
     "ledger: it has no witness, so nothing here can show that all storage was put back from one old copy. "
@@ -31,11 +31,11 @@ _NO_WITNESS = (
 )
 
 
-def init(config: Config) -> list[str]:
+def init(config: Config, actor: str | None = None) -> list[str]:
     """Begin a run: charge the ledger, make the first checkpoint and the database. Nothing else makes any of these.
 
     A ledger that is there is charged, if it has the budget; checkpoint and database must be new. After a crash in the
-    middle it may be called again.
+    middle it may be called again. The ledger's row says that ``actor`` began the run.
 
     Raises
     ------
@@ -53,7 +53,11 @@ def init(config: Config) -> list[str]:
             raise FileExistsError(
                 f"there is a service in {named(config.database)} already: `dpbandits serve` starts it"
             )
-    said = [_ledger_for(config)]
+    if config.shared is None:
+        said = [ledger_for(config.ledger, config.witness, config.budget, config.scope)]
+    else:  # that of a group is there, and where it is not, nobody makes it now
+        with config.open_ledger():
+            said = []
     if config.checkpoint.exists():  # a crash came between
         policy = config.open_policy()
         if policy.decisions:
@@ -61,7 +65,7 @@ def init(config: Config) -> list[str]:
                 f"{config.checkpoint} is of a run with {policy.decisions} decisions: put its database back"
             )
     else:
-        policy = config.begin_policy()
+        policy = config.begin_policy(actor)
     try:
         with suppress(FileExistsError):
             tables.create(config.database, {"run": policy.run.id})
@@ -90,19 +94,19 @@ def _check_folders(config: Config) -> None:
             )
 
 
-def _ledger_for(config: Config) -> str:
-    """Make the ledger and its witness where they are missing."""
-    name = named(config.ledger, "ledger")
+def ledger_for(place: Path | str, witness: Path | str | None, budget: Budget, scope: str | None) -> str:
+    """Make a ledger and its witness where they are missing; in a line, what is there now."""
+    name = named(place, "ledger")
     try:
-        Ledger.create(config.ledger, config.budget, witness=config.witness).close()
-        return f"made the ledger {name}, with a budget of ε = {config.budget.epsilon:g}"
+        Ledger.create(place, budget, witness=witness).close()
+        return f"made the ledger {name}, with a budget of ε = {budget.epsilon:g}"
     except FileExistsError:
         pass
-    if config.witness is not None:
-        with suppress(FileExistsError), Ledger.open(config.ledger) as ledger:
-            ledger.backup(config.witness)
-    with config.open_ledger() as ledger:
-        return f"the ledger {name} is there, with ε = {ledger.remaining():.6g} left"
+    if witness is not None:
+        with suppress(FileExistsError), Ledger.open(place) as ledger:
+            ledger.backup(witness)
+    with opened_books(place, budget, witness, None) as ledger:
+        return f"the ledger {name} is there, with ε = {ledger.remaining(scope=scope):.6g} left"
 
 
 def adopt(config: Config) -> list[str]:
@@ -306,7 +310,7 @@ def doctor(config: Config) -> tuple[bool, list[str]]:
 
     with looking("ledger"), config.open_ledger() as ledger:
         head = ledger.verify()
-        left = max(0.0, round(ledger.remaining(), 9))
+        left = max(0.0, round(ledger.remaining(scope=config.scope), 9))
         findings.append((True, f"ledger: {ledger.entries} entries verify, ε = {left:g} left, head {head}"))
         if config.witness is None:
             findings.append((True, _NO_WITNESS))

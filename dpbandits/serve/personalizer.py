@@ -30,6 +30,7 @@ from accounting.arrays import Array
 from dpbandits.policy.choices import Law, Shares, Ties
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
+from dpbandits.serve.clients import Client
 from dpbandits.serve.config import Config
 from dpbandits.serve.events import Ranked, secret
 from dpbandits.serve.messages import Number, Refusal, Route, bounded
@@ -38,18 +39,30 @@ from dpbandits.serve.tickets import punched
 from dpbandits.serve.writer import Writer
 from dpkit.randomness import secure
 
-__all__ = ["KEY", "PREFIX", "Personalizer", "RankRequest", "RewardRequest", "chances_told", "placed", "problem"]
+__all__ = [
+    "KEY",
+    "PREFIX",
+    "TOLD_NOBODY",
+    "Personalizer",
+    "RankRequest",
+    "RewardRequest",
+    "chances_told",
+    "placed",
+    "problem",
+]
 
 PREFIX = "/personalizer/"
 # the header with the token
 KEY = b"ocp-apim-subscription-key"
 _VERSIONS = ("v1.0", "v1.1-preview.3")
+# routes by which rewards come: when they do is a person's data
+TOLD_NOBODY = frozenset(f"{PREFIX}{version}/events/{{eventId}}/reward" for version in _VERSIONS)
 _LONGEST = 256
 # features of an action times those of the context, over all actions: some 50 ms of work
 _PRODUCTS = 2**18
 # beyond so many actions, how many draws
 _FEW, _DRAWS = 10, 512
-_BOTH = ("decider", "learner")
+_BOTH = ("decide", "reward")
 _CODES = {400: "BadRequest", 404: "ResourceNotFound", 500: "InternalServerError"}
 
 Name = Annotated[str, Field(min_length=1, max_length=_LONGEST)]
@@ -101,8 +114,6 @@ class Personalizer:
     Attributes
     ----------
     routes : list of Route
-    told_nobody : frozenset of str
-        Routes by which rewards come: when they do is a person's data.
     """
 
     def __init__(
@@ -118,13 +129,12 @@ class Personalizer:
         for version in _VERSIONS:
             event = f"{PREFIX}{version}/events/{{eventId}}"
             self.routes += [
-                Route("POST", f"{PREFIX}{version}/rank", self.rank, ("decider",), asked, status=201, listed=False),
-                Route("POST", f"{event}/activate", self.activate, ("decider",), status=204, listed=False),
+                Route("POST", f"{PREFIX}{version}/rank", self.rank, ("decide",), asked, status=201, listed=False),
+                Route("POST", f"{event}/activate", self.activate, ("decide",), status=204, listed=False),
                 Route("POST", f"{event}/reward", self.reward, _BOTH, RewardRequest, status=204, listed=False),
             ]
-        self.told_nobody = frozenset(route.path for route in self.routes if route.path.endswith("/reward"))
 
-    async def rank(self, body: RankRequest, _: str | None) -> str:
+    async def rank(self, body: RankRequest, _: Client | None) -> str:
         """Choose among actions."""
         released = self._newest()  # the key is known with it
         excluded = set(body.excludedActions or ())
@@ -161,12 +171,12 @@ class Personalizer:
         ranking = [{"id": names[i], "probability": p} for i, p in zip(order, told, strict=True)]
         return json.dumps({"ranking": ranking, "eventId": event, "rewardActionId": names[chosen]})
 
-    async def activate(self, _: None, role: str | None, event: str) -> str:
+    async def activate(self, _: None, caller: Client | None, event: str) -> str:
         """Learn from an event that waits for it."""
         await self._writer.ask("show", [self._event(event)])
         return ""
 
-    async def reward(self, body: RewardRequest, _: str | None, event: str) -> str:
+    async def reward(self, body: RewardRequest, _: Client | None, event: str) -> str:
         """Tell the reward of an event."""
         try:
             value = self._probe.checked_reward(body.value)

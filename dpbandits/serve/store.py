@@ -247,6 +247,8 @@ class Store:
             self.database.execute("DELETE FROM events WHERE number > ? OR number = 0", kept)
             later = [one for one in self.fact("incarnations") if one["after"] < decisions]
             self.note("incarnations", [*later, {"id": incarnation, "after": decisions}])
+            # where the learner went back behind the database, numbers are given again that it had erased up to
+            self.note("forgotten", min(int(self.fact("forgotten") or 0), decisions))
             return incarnation, self._digest
 
     def _one(self, query: str, *values: Any) -> Any:
@@ -390,6 +392,11 @@ class Store:
             later = " ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, until = excluded.until"
             self.database.insert("lease", [(1, holder, now + seconds)], later)
             return True
+
+    def led(self, now: float) -> bool:
+        """Whether there is a learner whose lease has not run out."""
+        until = self._one("SELECT until FROM lease WHERE one = 1")
+        return until is not None and until > now
 
     def resign(self, holder: str) -> None:
         """Let another one lead at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 
 from dpbandits.serve.admin import Admin, Board, listening
-from dpbandits.serve.config import Config
+from dpbandits.serve.many.group import Group, read_any
 
 __all__ = ["MISFIT", "Service"]
 
@@ -27,14 +28,14 @@ _ERRORS, _REFUSALS, _LIVED = 10, 3, 30.0
 
 
 class Service:
-    """The processes of ``run.toml``.
+    """The processes of ``run.toml``, of one run or of many.
 
     Parameters
     ----------
     path : path
         The configuration.
     workers, learners : int, optional
-        How many processes of each; by default as the file says, and one.
+        How many processes of each; by default as the file says.
 
     Attributes
     ----------
@@ -44,11 +45,14 @@ class Service:
         Why the service has given up; empty if it has not.
     """
 
-    def __init__(self, path: str | Path, *, workers: int | None = None, learners: int = 1) -> None:
+    def __init__(self, path: str | Path, *, workers: int | None = None, learners: int | None = None) -> None:
         self._path = Path(path).absolute()
-        config = Config.read(self._path)
+        config = read_any(self._path)
         count = config.workers if workers is None else workers
-        self._roles = ["worker"] * count + ["learner"] * learners
+        most = config.learners if isinstance(config, Group) else 1
+        self._roles = ["worker"] * count + ["learner"] * (most if learners is None else learners)
+        # by which a learner's process goes on with the runs of the one in whose place it is started
+        self._holder = secrets.token_hex(12)
         self._socket: socket.socket | None = None
         self.url = self.admin_url = ""
         if count:
@@ -58,7 +62,7 @@ class Service:
         self._board = Board()
         self._admin: Admin | None = None
         if config.admin is not None:
-            self._admin = Admin(self._board, config.host, config.admin, config.tokens["owner"])
+            self._admin = Admin(self._board, config.host, config.admin, config.callers())
             self.admin_url = self._admin.url
         self._running: list[subprocess.Popen[bytes] | None] = [None] * len(self._roles)
         self._begun = [-_AGAIN] * len(self._roles)
@@ -116,6 +120,9 @@ class Service:
         if role == "worker" and self._socket is not None:
             fds.append(self._socket.fileno())
             command += ["--fd", str(fds[-1])]
+        if role == "learner":
+            number = place - self._roles.index("learner") if "learner" in self._roles else 0
+            command += ["--place", str(number), "--holder", f"{self._holder}{number:03d}"]
         # where a signal from the terminal goes to the whole group, the supervisor passes it on, once
         started = subprocess.Popen(command, pass_fds=fds, start_new_session=True, env=_ONE_THREAD | os.environ)
         if self._admin is not None:

@@ -85,6 +85,9 @@ class Writer:
         Called with each new connection; what it raises keeps this worker from writing, and is logged.
     clock : callable, optional
         Seconds since 1970, in place of the database's: decides what is late, and nothing of what is released.
+    idle : float
+        Seconds that may pass between two looks for a newer release. Where it is more than a moment, the thread looks
+        the more rarely the longer nobody has asked.
 
     Attributes
     ----------
@@ -108,7 +111,9 @@ class Writer:
         wait: float | None,
         check: Callable[[Store], object] = lambda _: None,
         clock: Callable[[], float] | None = None,
+        idle: float = _PAUSE,
     ) -> None:
+        self._idle, self._pause = idle, _PAUSE
         self._where, self._horizon, self._wait, self._check, self._clock = where, horizon, wait, check, clock
         self._jobs: deque[_Job] = deque()
         self._current: list[_Job] = []
@@ -129,10 +134,14 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    def close(self) -> None:
-        """Write what waits, and end."""
+    def stop(self) -> None:
+        """Write what waits, and end then."""
         self._open = False
         self._wake.set()
+
+    def close(self) -> None:
+        """:meth:`stop`, and wait for the end."""
+        self.stop()
         self._thread.join(2 * PATIENCE)
 
     def gauges(self) -> dict[str, float]:
@@ -196,7 +205,9 @@ class Writer:
             if self.away and self._open:
                 time.sleep(_AGAIN)
             elif not self._jobs:
-                self._wake.wait(_PAUSE)
+                asked = self._wake.wait(self._pause)
+                soon = asked or not self.confirmed
+                self._pause = _PAUSE if soon else min(2.0 * self._pause, self._idle)
             self._wake.clear()
         if store is not None:
             store.close()
@@ -207,6 +218,7 @@ class Writer:
             self._check(store)
             self.key = self.key or str(store.fact("key"))
             store.knock()
+            self.skew = store.skew
         except BaseException:
             store.close()
             raise

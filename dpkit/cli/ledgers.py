@@ -135,8 +135,9 @@ def list_command(
     # the budget's relation is said above
     said = "" if budget is None else f", adjacency={budget.adjacency!r}"
     columns = ("row", "right"), ("time", "left"), ("label", "left"), ("scope", "left"), ("release", "left")
+    actors = any(r.actor for r in shown)
     print_table(
-        [*columns, ("outcome", "left")],
+        [*columns, ("outcome", "left"), *([("actor", "left")] if actors else [])],
         [
             (
                 str(r.index),
@@ -145,6 +146,7 @@ def list_command(
                 r.scope or "",
                 brief(repr(r.release)).replace(said, ""),
                 r.outcome,
+                *([r.actor or ""] if actors else []),
             )
             for r in shown
         ],
@@ -162,6 +164,7 @@ def spend_command(
     label: Annotated[str, typer.Option(help="For the reader of the ledger.")] = "",
     scope: Annotated[str | None, typer.Option(help="The part of the data that it reads.")] = None,
     unit: Annotated[str | None, typer.Option(help="The unit that its sensitivity covers.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Who makes it, for the reader of the ledger.")] = None,
     witness: _Witness = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: recorded (true or false), row, left, head, refusal.")
@@ -180,7 +183,7 @@ def spend_command(
         release = Expression(description)()
         with opened_ledger(_writable(ledger), witness=witness) as opened:
             try:
-                row = opened.spend(release, label=label, scope=scope, unit=unit)
+                row = opened.acting(actor).spend(release, label=label, scope=scope, unit=unit)
             except BudgetExceeded as error:
                 if as_json:
                     print_json({"recorded": False, "left": opened.remaining(scope=scope), "refusal": str(error)})

@@ -50,13 +50,15 @@ def test_a_ledger_from_the_command_line(new):
     assert run("ledger", "open", path) == shown
     assert "Row 0 is recorded; ε = " in run("ledger", "spend", path, "Gaussian(9.0)", "--label", "means")
     assert "north" in run("ledger", "quota", path, "north", "--epsilon", 0.3, "--delta", 1e-7)
-    run("ledger", "spend", path, "2 * PureDP(0.1)", "--scope", "north", "--label", "counts")
+    assert "actor" not in run("ledger", "list", path)
+    run("ledger", "spend", path, "2 * PureDP(0.1)", "--scope", "north", "--label", "counts", "--actor", "ann")
     refused = run("ledger", "spend", path, "PureDP(0.15)", "--scope", "north", "--label", "more", status=1)
     assert "Refused: 'more' asks for PureDP(epsilon=0.15)" in refused
     assert "of the quota of 'north'" in refused
     listed = run("ledger", "list", path)
     assert "means" in listed
     assert "counts" in listed
+    assert {"actor", "ann"} <= set(listed.split())
     assert "means" not in run("ledger", "list", path, "--scope", "north")
     assert "1 earlier rows are not shown" in run("ledger", "list", path, "--last", 1)
     with Ledger.open(path) as ledger:

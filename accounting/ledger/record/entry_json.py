@@ -59,6 +59,8 @@ def to_dict(entry: Entry) -> dict[str, Any]:
         stored = {"format": FORMAT, "version": VERSION, **stored}
     elif isinstance(entry, Spend):
         del stored["outcome"]  # which is an entry of its own
+        if entry.row.actor is None:  # as in files that know of none
+            del stored["actor"]
         if entry.rule is not None:
             stored["rule"] = rule_to_dict(entry.rule)
     return {"entry": _NAMES[type(entry)], **stored}
@@ -77,7 +79,7 @@ def from_dict(stored: dict[str, Any]) -> Entry:
     if kind == "opening" and (written := (given.pop("format"), given.pop("version"))) != (FORMAT, VERSION):
         raise ValueError(f"expected a {FORMAT} of version {VERSION}, got {written[0]!r} {written[1]!r}")
     if kind == "spend":
-        given.setdefault("rule", None)
+        given = {"rule": None, "actor": None, **given}
         names = names - {"outcome"} | {"rule"}
     # every field must be there, and no other
     if given.keys() != names:

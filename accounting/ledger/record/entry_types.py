@@ -38,7 +38,8 @@ class Row:
     """One recorded release.
 
     ``outcome`` is ``"reserved"`` until the caller commits it as ``"released"`` or ``"failed"``. It is for the
-    reader: what was reserved counts as spent whatever became of it.
+    reader: what was reserved counts as spent whatever became of it. So is ``actor``, who recorded it, where that was
+    said (:meth:`accounting.Ledger.acting`).
 
     Examples
     --------
@@ -56,6 +57,7 @@ class Row:
     simulation: bool
     unit: str | None = None
     outcome: Outcome = "reserved"
+    actor: str | None = None
 
     def __post_init__(self) -> None:
         if type(self.index) is not int or self.index < 0:
@@ -65,13 +67,16 @@ class Row:
             check_scope("scope", self.scope)
         if self.unit is not None:
             check_text("unit", self.unit, empty=False)
+        if self.actor is not None:
+            check_text("actor", self.actor, empty=False)
         if not isinstance(self.release, Release):
             raise TypeError(f"release must be a description such as Gaussian(1.0), got release={self.release!r}")
         _check_flag_and_time(self.simulation, self.time)
 
     def __repr__(self) -> str:
         scope = "" if self.scope is None else f" in {self.scope!r}"
-        note = " (simulation)" if self.simulation else ""
+        note = "" if self.actor is None else f", by {self.actor!r}"
+        note += " (simulation)" if self.simulation else ""
         when = f"{self.time:%Y-%m-%d %H:%M:%S}"
         return f"Row {self.index}, {when}: {self.label!r}{scope}, {self.release!r}, {self.outcome}{note}"
 

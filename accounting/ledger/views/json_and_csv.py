@@ -55,7 +55,7 @@ def loads(text: str, expected_head: str | None = None) -> list[Entry]:
 
 _COLUMNS = (
     "entry", "index", "time", "label", "scope", "unit", "release", "outcome", "simulation", "run", "step", "digest",
-    "epsilon", "delta", "adjacency",
+    "epsilon", "delta", "adjacency", "actor",
 )  # fmt: skip
 
 

@@ -208,6 +208,38 @@ def test_a_unique_label_is_new(make):
     ledger.spend(Gaussian(60.0), label="seen")  # asked for by the one who must not be second, not by all
 
 
+def test_who_acts_is_in_the_row_and_in_its_scope(make):
+    ledger = make(Budget(2.0, 1e-6))
+    plain = ledger.spend(Gaussian(20.0), label="nobody's")
+    ann, bob = ledger.acting("ann", scope="north"), ledger.acting("bob").acting("bob", scope="south").acting("bob")
+    first = ann.spend(Gaussian(20.0), label="whole north")
+    ann.spend(Gaussian(20.0), label="part", scope="2027")
+    bob.commit(bob.spend(Gaussian(20.0), label="south's"))
+    assert [(row.actor, row.scope) for row in ledger.rows()] == [
+        (None, None), ("ann", "north"), ("ann", "north/2027"), ("bob", "south"),
+    ]  # fmt: skip
+    assert ann.rows() == ledger.rows()
+    assert "by 'ann'" in repr(first)
+    assert "by" not in repr(plain)
+    # disjoint parts compose in parallel
+    assert ledger.epsilon(scope="south") == pytest.approx(two(20.0), rel=1e-9)
+    ann.set_quota("2027", Budget(0.5, 1e-6))
+    assert list(ledger.quotas()) == ["north/2027"]
+    assert ledger.to_csv().splitlines()[3].endswith(",ann")
+    again = Ledger.from_json(ledger.to_json())
+    assert [row.actor for row in again.rows()] == [None, "ann", "ann", "bob"]
+    copied = pickle.loads(pickle.dumps(ann))
+    assert copied.spend(Gaussian(20.0)).actor == "ann"
+    for wrong in ({"actor": ""}, {"actor": "a", "scope": "a//b"}):
+        with pytest.raises((TypeError, ValueError), match=r"actor|scope"):
+            ledger.acting(**wrong)
+
+
+def two(noise_multiplier):
+    """ε of two releases."""
+    return epsilon(2 * Gaussian(noise_multiplier), 1e-6)
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda ledger: pickle.loads(pickle.dumps(ledger))])
 def test_copies(make, duplicate):
     ledger = make(BUDGET)

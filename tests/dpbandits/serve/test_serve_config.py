@@ -13,7 +13,9 @@ from accounting import Budget, Ledger
 from dpbandits.policies import DisjointPrivateGLM
 from dpbandits.serve import __main__ as process
 from dpbandits.serve import supervise
-from dpbandits.serve.config import Config, digest
+from dpbandits.serve.clients import digest
+from dpbandits.serve.config import Config
+from dpbandits.serve.many.group import read_any
 
 
 def test_what_a_file_says(tmp_path):
@@ -40,7 +42,7 @@ def test_a_range_may_be_learned(tmp_path):
 @pytest.mark.parametrize("name", ["run.toml", "run.postgres.toml"])
 def test_the_examples_are_read(name):
     config = Config.read(Path(__file__).resolve().parents[3] / "examples" / "serve" / name)
-    assert config.tokens["owner"] == {digest("owner")}
+    assert config.clients["owner"].digests == {digest("owner")}
     assert config.together == ("postgres" in name)
 
 
@@ -51,12 +53,21 @@ def test_the_file_of_the_manual_is_read_with_all_its_settings(tmp_path):
     place = tmp_path / "run.toml"
     place.write_text(whole, encoding="utf-8")
     plain = Config.read(place)
-    assert plain.tokens["decider"] == {digest("decider")}
+    assert plain.clients["website"].digests == {digest("website")}
     storage, others = optional.replace("/elsewhere", str(tmp_path)).replace("4f1a…", "4f1a" * 16).split("[rewards]")
     place.write_text(whole.replace("[storage]", storage) + "[rewards]" + others, encoding="utf-8")
     config = Config.read(place)
     assert (config.limits, config.workers, config.port) == (plain.limits, plain.workers, plain.port)
     assert (config.admin, plain.admin) == (9090, None)
+
+
+def test_the_file_of_a_group_in_the_documentation_is_read(tmp_path):
+    text = (Path(__file__).resolve().parents[3] / "docs" / "many-runs.md").read_text(encoding="utf-8")
+    block = re.search(r"```toml\n(.*?)```", text, flags=re.DOTALL)[1].replace("4f1a…", "ab" * 32)
+    digests = iter(range(9))
+    path = tmp_path / "file.toml"
+    path.write_text(re.sub("sha256:…", lambda _: digest(str(next(digests))), block), encoding="utf-8")
+    assert {"own"} in [one.scopes for one in read_any(path).clients.values()]
 
 
 A_POLICY = 'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\n'
@@ -122,11 +133,11 @@ def test_mistakes_are_named(tmp_path, part, text, message):
 def test_a_token_in_place_of_its_digest_is_not_repeated(tmp_path):
     path = written(tmp_path)
     path.write_text(path.read_text().replace(digest(TOKENS["owner"]), "my-secret-token"))
-    with pytest.raises(ValueError, match=r"tokens\.owner must be a list of digests") as caught:
+    with pytest.raises(ValueError, match=r"clients\.owner\.tokens must be a list of digests") as caught:
         Config.read(path)
     assert "my-secret-token" not in str(caught.value)
     path.write_text(written(tmp_path).read_text().replace(digest(TOKENS["owner"]), digest(TOKENS["decider"])))
-    with pytest.raises(ValueError, match=r"tokens\.decider and tokens\.owner must have no token in common"):
+    with pytest.raises(ValueError, match=r"clients\.decider and clients\.owner must have no token in common"):
         Config.read(path)
 
 

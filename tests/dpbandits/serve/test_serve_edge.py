@@ -20,13 +20,16 @@ from serving import TOKENS, Clock, begun, configured, served, wait_until, writte
 from dpbandits.serve import admin, edge
 from dpbandits.serve.admin import Board
 from dpbandits.serve.client import Client
-from dpbandits.serve.config import Config, digest
+from dpbandits.serve.clients import Callers, digest
+from dpbandits.serve.clients import Client as Named
+from dpbandits.serve.config import Config
 from dpbandits.serve.edge import Bodies, Gone, Rates, Repeated, watch
 from dpbandits.serve.messages import Refusal
 from dpbandits.serve.metrics import BOUNDS
 from dpbandits.serve.supervise import Service
 
 ARMS = np.eye(3).tolist()
+OWNER = {"owner": Named("owner", frozenset([digest(TOKENS["owner"])]), frozenset(["own"]))}
 
 
 def ipv6():
@@ -78,18 +81,28 @@ def test_a_body_is_read_within_its_bounds_or_refused():
 
 def test_rates_are_per_client_and_come_back_with_time():
     clock = Clock(0.0)
-    rates = Rates(60.0, clock)
-    rates.take("a", 60)
-    rates.take("b", 60)
+    rates = Rates(120.0, 2, clock)  # of two workers
+    a, b, slow = (named(name, one) for name, one in (("a", None), ("b", None), ("slow", 4.0)))
+    rates.take(a, 60)
+    rates.take(b, 60)
     with pytest.raises(Refusal, match="decisions of this minute") as refused:
-        rates.take("a", 10)
+        rates.take(a, 10)
     assert refused.value.status == 429
     assert 10 <= int(refused.value.headers["retry-after"]) <= 11
     clock.now = 10.0
-    rates.take("a", 10)
+    rates.take(a, 10)
     with pytest.raises(Refusal, match="in smaller requests"):
-        rates.take("a", 61)
-    Rates(None).take("a", 10**9)
+        rates.take(a, 61)
+    Rates(None).take(a, 10**9)
+    # one with a rate of its own
+    for bounds in (rates, Rates(None, 2, clock)):
+        bounds.take(slow, 2)
+        with pytest.raises(Refusal, match="decisions of this minute"):
+            bounds.take(slow, 1)
+
+
+def named(name, decisions=None):
+    return Named(name, frozenset(), frozenset(["decide"]), decisions=decisions)
 
 
 def test_idle_connections_are_closed_in_time_and_the_oldest_where_there_are_too_many(monkeypatch):
@@ -151,7 +164,7 @@ def test_an_answer_that_nobody_reads_is_given_up_and_a_client_that_comes_again_i
 def test_nobody_holds_the_admin_port(host, monkeypatch):
     """It had a thread for each connection, without a bound, and as long as a byte came in ten seconds."""
     monkeypatch.setattr(admin, "_SECONDS", 1.0)
-    port = admin.Admin(Board(), host, 0, [digest(TOKENS["owner"])])
+    port = admin.Admin(Board(), host, 0, Callers(OWNER))
     place, threads = (host, int(port.url.rpartition(":")[2])), threading.active_count()
     try:
         silent = [socket.create_connection(place) for _ in range(100)]
@@ -206,7 +219,7 @@ def test_logs_may_be_json_lines():
 
 def test_a_limit_on_decisions_is_read_and_kept(tmp_path):
     config = configured(tmp_path, more="[limits]\ndecisions = 20\n[service]\nworkers = 2")
-    assert config.rate == 10.0
+    assert config.rate == 20.0
     with served(config) as (_, browser):
         browser.decide(*[{"arms": ARMS}] * 10)
         answer = browser.send("POST", "/v1/decisions", "decider", json={"decisions": [{"arms": ARMS}]})

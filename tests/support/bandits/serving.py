@@ -1,5 +1,6 @@
 """A service for tests: its file, its tokens, its workers in this process, and a clock that is told the time."""
 
+import json
 import time
 from contextlib import contextmanager, suppress
 
@@ -7,7 +8,8 @@ import numpy as np
 
 from accounting import Ledger
 from dpbandits.serve import operate, writer
-from dpbandits.serve.config import Config, digest
+from dpbandits.serve.clients import digest
+from dpbandits.serve.config import Config
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice, Store
 
@@ -15,17 +17,26 @@ from dpbandits.serve.store import Choice, Store
 writer.PATIENCE = 60.0
 
 TOKENS = {"decider": "token-of-a-decider", "learner": "token-of-a-learner", "owner": "token-of-the-owner"}
+SCOPES = {"decider": ["decide", "read"], "learner": ["reward", "read"], "owner": ["own"]}
 
 
 ONE_PASS = 'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 300'
 
 
+def clients_table(scopes):
+    tables = (
+        f'[clients.{name}]\ntokens = ["{digest(TOKENS[name])}"]\nscopes = {json.dumps(found)}'
+        for name, found in scopes.items()
+    )
+    return "\n".join(tables)
+
+
 def written(folder, policy=ONE_PASS, unit="round", more="", epsilon=1.0, delta=1e-6, storage=""):
-    lines = "\n".join(f'{role} = ["{digest(token)}"]' for role, token in TOKENS.items())
+    lines = clients_table(SCOPES)
     path = folder / "run.toml"
     path.write_text(
         f'[policy]\n{policy}\n[budget]\nepsilon = {epsilon}\ndelta = {delta}\nunit = "{unit}"\n[storage]\n'
-        f"{storage}\n[tokens]\n{lines}\n{more}\n",
+        f"{storage}\n{lines}\n{more}\n",
         encoding="utf-8",
     )
     return path

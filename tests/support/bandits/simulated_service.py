@@ -186,7 +186,7 @@ class World:
         patch.setattr(learner, "trail_of", lambda path: path)
         self.config = SimpleNamespace(
             database=Path("db"), checkpoint=Path("trail"), wait=None, default=0.0, curves=False, together=False,
-            reference=(), open_policy=self.open_policy, witness="witness", ledger="ledger",
+            reference=(), open_policy=self.open_policy, witness="witness", ledger="ledger", label="run",
         )  # fmt: skip
         tables.create(Path("db"), {"run": "run"})
         with self.quietly():
