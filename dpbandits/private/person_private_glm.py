@@ -172,7 +172,8 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
 
         m = len(self.schedule.ends)
         rewards = finite_rewards(self.reward_range)
-        self.contributions = Levels(self.link, S, rewards, None, begins_in_the_middle(self) and m > 0, EARLY)
+        learns, early = begins_in_the_middle(self) and m > 0, EARLY if prior is None else 0.0
+        self.contributions = Levels(self.link, S, rewards, None, learns, early)
         self.contribution = record_at(self.contributions, 0.0)
         share = self.contributions.share
         self.sums = self.sums_of(self.dim, budget=budget, releases=m, horizon=T, level=share, rng=self.rng)

@@ -193,7 +193,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         learns = begins_in_the_middle(self) and len(self.schedule.ends) > 0
         if learns and exploration == "inverse_gap":
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
-        levels = Levels(self.link, S, finite_rewards(self.reward_range), clip, learns, EARLY)
+        levels = Levels(self.link, S, finite_rewards(self.reward_range), clip, learns, EARLY if prior is None else 0.0)
         self.clip, W = levels.base.B, levels.base.W
         share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
         self.gradient_share = fraction("gradient_share", share)

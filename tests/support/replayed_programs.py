@@ -171,6 +171,8 @@ for name, (loss, constraint, budget, more) in FITS.items():
     options = {**more, **({} if constraint is None else {"constraint": constraint})}
     if name == "noisy_sgd":
         options |= {"steps": 8, "public_rows": 60}
+    if "public_rows" in options:
+        options |= {"public_rows": 60}
     if name == "noisy_gradient_descent":
         options |= {"max_iterations": 5}
 
@@ -178,9 +180,10 @@ for name, (loss, constraint, budget, more) in FITS.items():
         data: Any, ledger: Ledger, name: str = name, loss: str = loss, budget: Budget = budget, options: Any = options
     ) -> Any:
         objective = optimize.glm(loss, clip=1.0)
-        return _result(getattr(optimize, name)(objective, *data, budget=budget, ledger=ledger, **options))
+        fit = getattr(optimize, name.partition(",")[0])(objective, *data, budget=budget, ledger=ledger, **options)
+        return _result(fit)
 
-    absent = int(name == "noisy_sgd")
+    absent = int("public_rows" in options)
     # the noise of objective perturbation is in the objective, and hides the minimizer of another one
     PROGRAMS[f"optimize.{name}"] = Program(
         fitted, _rows(loss, absent > 0), absent=absent,

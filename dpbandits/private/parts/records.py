@@ -237,8 +237,10 @@ class Levels:
       above the end at least.
     * With ``early``, first when se is at most that, if the mean is below the middle by 0.2 and two se: as long as
       records are centred far from where rewards are, what is learned of arms is wrong. Once more when the level is
-      settled, if the rate is below three quarters of what was taken for it. Where batches are short this is no gain:
-      with fresh arms ``OnePassPrivateGLM`` would lose 14 % less, and with five fixed ones a quarter more.
+      settled, if the rate is below three quarters of what was taken for it. With a prior there is no such move: first
+      rounds are then not played at random, and a wrong prior would be taken for a low level. Where batches are short
+      this is no gain: with fresh arms ``OnePassPrivateGLM`` would lose 14 % less, and with five fixed ones a quarter
+      more.
     * No oftener: records that were formed at one level are biased at another, by (c₀ − c₀′)·Σψx. That sum is not known.
       Where arms have no mean in common, earlier records are carried along, in H with about the weight that they would
       have now, W/W₀ times theirs. Where b says that they have one (:func:`lopsided`), as for fixed arms, records are

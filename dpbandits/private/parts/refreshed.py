@@ -343,7 +343,7 @@ class Refit:
         rounds = float(known.rounds[k - 1])
         last, mean, noise = known.level, total / weight, weight**-0.5
         level, levelled = self.levels.moved(last, rounds * mean, rounds * noise, rounds)
-        known = replace(known, level=level, levelled=levelled, deviations=(total, weight))
+        known = replace(known, level=level, levelled=levelled, deviations=(float(total), float(weight)))
         if level == last:
             return known
         h, G, points, η, _, D, N, noises = (getattr(known, name)[:k] for name in _HISTORY)

@@ -352,7 +352,7 @@ def test_a_volume_that_is_put_back_releases_nothing_again_and_ends_only_what_mus
     run = CliRunner().invoke
     with learning(found), served(found) as ask:
         wait_until(lambda: all("its witness" in found.refused(name) for name in ("busy", "calm")))
-        assert ask.state("busy") == ask.state("calm") == "refused"
+        wait_until(lambda: ask.state("busy") == ask.state("calm") == "refused")
     refused = run(app, ["serve", "restore", str(found.path), "--run", "busy"])
     assert refused.exit_code != 0
     assert "With --burn the run ends" in " ".join(refused.output.split())
