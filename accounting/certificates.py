@@ -110,9 +110,11 @@ class Certificate:
         ValueError
             If it is something else.
         """
-        stored = json.loads(text)
+        stored = json.loads(text, object_pairs_hook=_once)
         if not isinstance(stored, dict) or (stored.get("format"), stored.get("version")) != (_FORMAT, _VERSION):
             raise ValueError(f"text must be a certificate of the form {_FORMAT} {_VERSION}, got {text[:60]!r}…")
+        if unknown := set(stored) - {"format", "version", "release", "delta", "upper", "lower", "proof"}:
+            raise ValueError(f"a certificate has no field {min(unknown)!r}, got {text[:60]!r}…")
         if missing := {"release", "delta", "upper"} - set(stored):
             raise ValueError(f"a certificate has a {min(missing)}, got {text[:60]!r}…")
         release = decode(stored["release"])
@@ -126,6 +128,12 @@ class Certificate:
     def load(cls, path: str | Path) -> Self:
         """Read what :meth:`save` wrote."""
         return cls.from_json(Path(path).read_text(encoding="utf-8"))
+
+
+def _once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(fields)) < len(fields):
+        raise ValueError("a certificate must say everything once, got a field that is written twice")
+    return found
 
 
 def certify(release: Release, delta: float, *, epsilon: float | None = None) -> Certificate:
@@ -177,6 +185,9 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
         raise UnsupportedRelease(f"no finite ε is proved of {release!r} at delta={delta!r}")
     share = _CLOSELY if epsilon is not None else _SMOOTHED
     proof = _proof(release, float(delta), ends, share)
+    if epsilon is None and 0 < delta <= -math.expm1(split_failures(release)[0]) * (1 + 1e-9):
+        # beyond the largest finite loss δ stays the same: only below it is more than that
+        ends = ends[0] * (1 - 1e-9) if ends[0] else ends[0], ends[1]
     if epsilon is None and any(line is not None for lines in proof.values() for line in lines):
         grid = any("bottom" in (line or {}) for lines in proof.values() for line in lines)
         above, below = (_ON_A_GRID, _BELOW) if grid else (_MARGIN, _MARGIN)

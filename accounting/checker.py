@@ -101,9 +101,9 @@ def _exact(value: Any, name: str, low: float = -math.inf, high: float = math.inf
     return fmpq(*value.as_integer_ratio())
 
 
-def _whole(value: Any, name: str, low: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise Refused(f"{name} must be an integer of at least {low}, got {value!r}")
+def _whole(value: Any, name: str, low: int = 1, high: float = math.inf) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise Refused(f"{name} must be an integer from {low} to {high}, got {value!r}")
     return value
 
 
@@ -158,18 +158,18 @@ class GaussianLaw(Law):
         self.square = square
 
     def delta(self, epsilon: arb) -> arb:
-        mu = self.square.sqrt()
-        return _tail(epsilon / mu - mu / 2) - epsilon.exp() * _tail(epsilon / mu + mu / 2)
+        p, q = self.tails(epsilon)
+        return p - epsilon.exp() * q
 
     def tails(self, x: arb) -> tuple[arb, arb]:
         mu = self.square.sqrt()
         return _tail(x / mu - mu / 2), _tail(x / mu + mu / 2)
 
-    def moment(self, t: arb) -> arb:
+    def moment(self, t: Any) -> Any:
         return ((t + t * t) * self.square / 2).exp()
 
     def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
-        return [((z + z * z) * self.square / 2).exp() for z in _nodes(t, step, count)]
+        return [self.moment(z) for z in _nodes(t, step, count)]
 
 
 class LaplaceLaw(Law):
@@ -197,17 +197,13 @@ class LaplaceLaw(Law):
             return arb(0), arb(0)
         return (p, q) if x < self.theta else (arb(0).union(p), arb(0).union(q))
 
-    def moment(self, t: arb) -> arb:
-        up, down = (t * self.theta).exp(), (-(t + 1) * self.theta).exp()
+    def moment(self, t: Any) -> Any:
+        up = (t * self.theta).exp()
+        down = (-self.theta).exp() / up
         return (up + down) / 2 + (up - down) / (2 * (2 * t + 1))
 
     def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
-        found, shrunk = [], (-self.theta).exp()
-        for z in _nodes(t, step, count):
-            up = (z * self.theta).exp()
-            down = shrunk / up
-            found.append((up + down) / 2 + (up - down) / (2 * (2 * z + 1)))
-        return found
+        return [self.moment(z) for z in _nodes(t, step, count)]
 
     def decay(self, t: arb) -> tuple[arb, arb]:
         up, down = (t * self.theta).exp(), (-(t + 1) * self.theta).exp()
@@ -225,9 +221,8 @@ class Atoms(Law):
     ):
         self.losses, self.masses, self.infinite, self.rest, self.lattice = losses, masses, arb(infinite), rest, lattice
         if rest is None:
-            self.top = losses[0]
-            for loss in losses[1:]:
-                self.top = self.top.max(loss)
+            for loss in losses:
+                self.top = loss if self.top is None else self.top.max(loss)
 
     def delta(self, epsilon: arb) -> arb:
         found = self.infinite
@@ -303,7 +298,7 @@ class Sampled(Law):
     def tails(self, x: arb) -> tuple[arb, arb]:
         odds = ((x if self.present else -x).exp() - 1 + self.rate) / self.rate
         if not odds > 0:
-            both = arb(1 if self.present else 0)
+            both = arb(1 if self.present else 0) if odds < 0 else arb(0).union(arb(1))
             return both, both
         with_unit, without = self.inner.tails(odds.log())
         if not self.present:
@@ -339,6 +334,8 @@ class SampledGaussian(Sampled):
     def _ends(self, c: arb, grown: float = 0.0) -> tuple[float, float]:
         """Where φ·r^c·e^``grown`` is negligible, roughly: r^c is at most about 1 or e^(cμx)."""
         far = math.sqrt(324 + 2 * grown)
+        if not far + abs(float(c * self.mu)) < 10_000:
+            raise Refused("the quadrature of a sample takes too many nodes")
         return -far, far + max(0.0, float(c * self.mu))
 
     def _beyond(self, c: arb, low: arb, high: arb) -> arb:
@@ -361,12 +358,9 @@ class SampledGaussian(Sampled):
         if last - first > 100_000:
             raise Refused("the quadrature of a sample takes too many nodes")
         norm = step / (2 * arb.pi()).sqrt()
-        logs, weights = [], []
-        for j in range(first, last + 1):
-            x = j * step
-            log_r = self._ratio(x)[1].log()
-            logs.append(log_r)
-            weights.append(norm * (c * log_r - x * x / 2).exp())
+        points = [j * step for j in range(first, last + 1)]
+        logs = [self._ratio(x)[1].log() for x in points]
+        weights = [norm * (c * log_r - x * x / 2).exp() for x, log_r in zip(points, logs, strict=True)]
         return logs, weights, self._beyond(c, first * step, last * step) * 2
 
     def _best_strip(self, c: arb, u: float, step: float | None, bits: float) -> tuple[float, float]:
@@ -503,6 +497,10 @@ _FIELDS = {
     "PoissonSubsampled": "release rate", "PureDP": "epsilon", "RandomizedResponse": "epsilon categories",
     "TreeAggregation": "noise_multiplier steps", "UnaryEncoding": "epsilon categories optimized", "ZCDP": "rho",
 }  # fmt: skip
+# What only some neighbours are told apart by; the first kind if none is stated.
+_NEIGHBOURS: dict[str, tuple[str | None, ...]] = {
+    "PoissonSubsampled": ("add_remove",), "FixedSizeSubsampled": ("replace",), "LocalShuffled": ("replace", "zero_out")
+}  # fmt: skip
 # What may be sampled, and of what the largest loss is reached or approached by some mechanism.
 _SAMPLED = ("gaussian", "laplace", "coins", "discrete gaussian", "discrete laplace")
 _REACHED = (*_SAMPLED, "sampled", "batch", "span", "maximum")
@@ -516,8 +514,9 @@ def _read(stored: Any, neighbours: set[Any]) -> tuple[str, dict[str, Any]]:
         raise Refused(f"no proof is known here for {stored.get('type') if isinstance(stored, dict) else stored!r}")
     if unknown := set(stored) - {"type", "adjacency", *_FIELDS[stored["type"]].split()}:
         raise Refused(f"{stored['type']} has no field {min(unknown)!r}")
-    neighbours.add(stored.get("adjacency"))
-    if len(neighbours - {None}) > 1 or not neighbours <= {None, "replace", "add_remove", "zero_out"}:
+    kinds = _NEIGHBOURS.get(stored["type"], (None, "replace", "add_remove", "zero_out"))
+    neighbours.add(kinds[0] if stored.get("adjacency") is None else stored["adjacency"])
+    if len(neighbours - {None}) > 1 or not neighbours & {*kinds} or not neighbours <= {None, *kinds}:
         raise Refused(f"neighbours must be of one known kind, got {neighbours!r}")
     return stored["type"], stored
 
@@ -551,7 +550,7 @@ def _part(stored: Any, neighbours: set[Any]) -> Part:
             return "laplace", 1 / number("noise_multiplier")
         case "DiscreteGaussian" | "DiscreteLaplace" if values.get("shift") is not None:
             kind = "discrete gaussian" if name == "DiscreteGaussian" else "discrete laplace"
-            return kind, (number("noise_multiplier"), _whole(values["shift"], "shift"))
+            return kind, (number("noise_multiplier"), _whole(values["shift"], "shift", 1, 100_000))
         case "DiscreteLaplace":
             return "coins", (1 / number("noise_multiplier"), 2, fmpq(0))
         case "PureDP":
@@ -577,11 +576,8 @@ def _part(stored: Any, neighbours: set[Any]) -> Part:
             rate = fmpq(_whole(values.get("batch_size"), "batch_size"), _whole(values.get("records"), "records"))
             return _sample_of("batch", _part(values.get("release"), neighbours), rate)
         case "LocalShuffled":
-            epsilon, users, randomizer = (
-                number("epsilon"),
-                _whole(values.get("users"), "users"),
-                values.get("randomizer"),
-            )
+            epsilon, users = number("epsilon"), _whole(values.get("users"), "users")
+            randomizer = values.get("randomizer")
             if randomizer is None:
                 return "shuffled", (epsilon, users, 0)
             kind, (local, categories, _) = _part(randomizer, neighbours)
@@ -619,11 +615,8 @@ def _law(part: Part, present: bool) -> Law:
 def _coins(epsilon: arb, categories: int | str, failing: arb) -> Atoms:
     """Randomized response, which may fail: losses −ε, 0 and ε."""
     grown = epsilon.exp()
-    many = (
-        {"optimized": grown + 3, "plain": 2 * grown.sqrt() + 2}[categories]
-        if isinstance(categories, str)
-        else categories
-    )
+    told_apart: dict[Any, Any] = {"optimized": grown + 3, "plain": 2 * grown.sqrt() + 2}
+    many = told_apart.get(categories, categories)
     low = (1 - failing) / (grown + (many - 1))
     return Atoms([-epsilon, arb(0), epsilon], [low, (many - 2) * low, low * grown], failing, lattice=True)
 
@@ -694,7 +687,7 @@ def _on_contour(
     values = [acb(1)] * count
     for law, times in laws:
         values = [a * b**times for a, b in zip(values, law.moments(t, h, count, times), strict=True)]
-    sums = [[acb(0), acb(0)] for _ in points]
+    sums, found = [[acb(0), acb(0)] for _ in points], []
     turns = [_powers(acb(0, -h * x).exp(), count) for x in points]
     for k, (z, value) in enumerate(zip(_nodes(t, h, count), values, strict=True)):
         square = z * z + linear * z
@@ -706,7 +699,6 @@ def _on_contour(
             term = value * turned[k]
             both[0] += term * kernel
             both[1] += term
-    found = []
     for x, (smoothed, bumps) in zip(points, sums, strict=True):
         size = (-t * x).exp()
         above = smoothed.real * h / arb.pi() * size
@@ -736,8 +728,11 @@ def _lattice_sum(law: Atoms, count: int, points: list[arb]) -> list[arb]:
     """E[(1 − e^(x−S))₊] of a sum of ``count`` equal losses on a lattice, by a power of a polynomial."""
     left_out = arb(0) if law.rest is None else arb(0).union(count * law.rest(arb(0)))
     kept = [(loss, mass) for loss, mass in zip(law.losses, law.masses, strict=True) if not mass.is_zero()]
+    kept.sort(key=lambda pair: float(pair[0]))  # those of a sample that lacks the unit fall
     masses = (arb_poly([mass for _, mass in kept]) ** count).coeffs()
     spacing, start = kept[1][0] - kept[0][0], count * kept[0][0]
+    if not spacing > 0:
+        raise Refused("the losses of a lattice are not in order")
     found = []
     for x in points:
         first = max(0, math.floor(float((x - start) / spacing)) - 1)
@@ -887,7 +882,7 @@ def _shuffled(parts: Counter[Part], asked: dict[str, fmpq], goal: arb, proof: An
             # all others hold the first value or a third one, of as many as are known, or of three or two
             line = dict(stated)
             others, k = line.pop("others", None), line.pop("categories", categories)
-            known = type(k) is int and (k == categories or (categories == 0 and k in (2, 3)))
+            known = type(k) is int and k in ((categories,) if categories else (2, 3))
             lie = 1 / (e + (k - 1))
             if known and others == "first":
                 values, masses = [gain / e, loss, none], [e * lie, lie, (k - 2) * lie]
@@ -935,7 +930,8 @@ def _check(certificate: dict[str, Any]) -> Verdict:
         raise Refused(f"a certificate has no field {min(unknown)!r}")
     delta = _exact(certificate.get("delta"), "delta", 0.0, 1.0, ends=True)
     upper = _exact(certificate.get("upper"), "upper", 0.0, ends=True)
-    lower = _exact(certificate.get("lower") or 0, "lower", 0.0, certificate["upper"], ends=True)
+    stated = 0 if certificate.get("lower") is None else certificate["lower"]
+    lower = _exact(stated, "lower", 0.0, certificate["upper"], ends=True)
     goal, proof, most, least, reached = arb(delta), certificate.get("proof") or {}, arb(0), arb(0), lower == 0
     for branch, parts in enumerate(_alternatives(certificate.get("release"), set())):
         for side in ("present", "absent") if any(kind == "sampled" for kind, _ in parts) else ("present",):
@@ -958,7 +954,7 @@ def _check(certificate: dict[str, Any]) -> Verdict:
             if not most <= goal:
                 raise Refused(f"at the upper end δ is not proved, but {float(most.upper()):.17g} ({side})")
     ends = (0.0, float(most.upper()) * (1 + 1e-15)), (float(least.lower()) * (1 - 1e-15), 1.0)
-    if not reached and not (delta > 0 and least >= goal):
+    if not reached and not (delta > 0 and least > goal):  # an equal δ may be that of smaller ε, too
         return Verdict(False, f"at the lower end δ is not proved, but {ends[1][0]:.17g}", *ends)
     return Verdict(True, f"{'the upper end is' if lower == 0 else 'both ends are'} proved", *ends)
 
@@ -989,12 +985,16 @@ def verify(certificate: Any) -> Verdict:
             return _check(certificate)
         except Refused as error:
             return Verdict(False, str(error))
-        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             return Verdict(False, f"not understood: {type(error).__name__}: {error}")
+
+
+def _once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(fields) if len(dict(fields)) == len(fields) else sys.exit("refused: a field is written twice")
 
 
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as stream:
-        verdict = verify(json.load(stream))
+        verdict = verify(json.load(stream, object_pairs_hook=_once))
     print(f"{'accepted' if verdict else 'refused'}: {verdict.reason}")
     sys.exit(0 if verdict else 1)

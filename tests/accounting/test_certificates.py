@@ -10,6 +10,7 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,6 +140,98 @@ def test_unknown_certificates_are_refused() -> None:
     other = {"type": "Laplace", "noise_multiplier": 5.0, "adjacency": "replace"}
     mixed = [[other, 5], [{**other, "adjacency": "add_remove"}, 5]]
     assert "neighbours" in verify({**stored, "release": {"type": "Composed", "parts": mixed}}).reason
+
+
+def _claim(release: Any, delta: float, upper: float, lower: float | None = None, **proof: Any) -> dict[str, Any]:
+    names = ("format", "version", "release", "delta", "upper", "lower", "proof")
+    return dict(zip(names, ("dp-certificate", 1, release, delta, upper, lower, proof), strict=True))
+
+
+@pytest.mark.parametrize(("failing", "delta"), [(0.5, 0.5), (1e-6, 1e-6), (1.0, 1.0)])
+def test_a_delta_that_stays_the_same_proves_no_lower_end(failing: float, delta: float) -> None:
+    """(1, δ)-DP is (ε, δ)-DP for smaller ε than 1000, though its δ at 1000 is δ."""
+    assert not verify(_claim({"type": "ApproxDP", "epsilon": 1.0, "delta": failing}, delta, 1000.0, 1000.0))
+
+
+def test_a_lower_end_at_the_failure_is_certified() -> None:
+    from accounting import ApproxDP
+
+    certificate = certify(ApproxDP(1.0, 1e-6), 1e-6)
+    assert certificate.lower == pytest.approx(1.0, rel=1e-8)
+    assert verify(certificate)
+
+
+@pytest.mark.parametrize(
+    ("rate", "epsilon", "count", "x", "delta"),
+    [
+        (0.6568652077943228, 0.10559129635094641, 27, 1.4908400103883257, 7.204319616650093e-07),
+        (0.8026742978527006, 0.17264097261692285, 26, 2.8327405057001247, 5.198725926729294e-06),
+    ],
+)
+def test_many_samples_of_two_losses_without_the_unit(
+    rate: float, epsilon: float, count: int, x: float, delta: float
+) -> None:
+    """The losses of samples that lack the unit fall, and δ is larger on this side."""
+    part = {"type": "PoissonSubsampled", "rate": rate, "release": {"type": "PureDP", "epsilon": epsilon}}
+    release = {"type": "Composed", "parts": [[part, count]]}
+    assert not verify(_claim(release, 0.99 * delta, x))
+    assert verify(_claim(release, delta * (1 + 1e-9), x))
+
+
+def test_witnesses_of_shuffled_messages_have_categories() -> None:
+    release, line = (
+        {"type": "LocalShuffled", "epsilon": 1.0, "users": 1},
+        {"tilt": 5.0, "step": 0.05, "width": 1e-3, "beyond": 30.0},
+    )
+    for categories, accepted in ((2, True), (0, False), (1, False), (4, False), (True, False)):
+        below = [{"others": "first", "categories": categories, **line}]
+        claim = _claim(release, 0.287, 1.0, 0.5, present=[{"above": line, "below": below}])
+        assert bool(verify(claim)) == accepted, categories
+
+
+def test_samples_are_of_neighbours_that_they_are_priced_for() -> None:
+    gaussian = {"type": "Gaussian", "noise_multiplier": 1.0}
+    poisson = {"type": "PoissonSubsampled", "release": gaussian, "rate": 0.01}
+    batch = {"type": "FixedSizeSubsampled", "release": gaussian, "batch_size": 10, "records": 1000}
+    for release, stated in ((poisson, "add_remove"), (batch, "replace")):
+        for adjacency in (None, "replace", "add_remove", "zero_out"):
+            known = adjacency in (None, stated)
+            other = {**gaussian, "adjacency": adjacency}
+            for one in ({**release, "adjacency": adjacency}, {**release, "release": other}):
+                assert bool(verify(_claim(one, 1e-6, 1.0))) == known, one
+            mixed = {"type": "Composed", "parts": [[release, 1]], "adjacency": adjacency}
+            assert bool(verify(_claim(mixed, 1e-6, 1.0))) == known, mixed
+    shuffled = {"type": "LocalShuffled", "epsilon": 1.0, "users": 10}
+    assert verify(_claim(shuffled, 1e-6, 1.0))
+    assert not verify(_claim({**shuffled, "adjacency": "add_remove"}, 1e-6, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("release", "proof"),
+    [
+        ({"type": "DiscreteLaplace", "noise_multiplier": 1.0, "shift": 10**9}, None),
+        ({"type": "Composed", "parts": [[{"type": "ApproxDP", "epsilon": 1.0, "delta": 1}, 2]]}, None),
+        (None, {"tilt": 1e12, "beyond": 1e13}),
+        (None, {"beyond": 1e12}),
+        (None, {"step": 1e-300}),
+    ],
+)
+def test_what_would_take_for_ever_is_refused(release: dict[str, object] | None, proof: dict[str, float] | None) -> None:
+    line = {"tilt": 5.0, "step": 1.0, "width": 1e-3, "beyond": 30.0, **(proof or {})}
+    sample = {"type": "PoissonSubsampled", "rate": 0.01, "release": {"type": "Gaussian", "noise_multiplier": 1.0}}
+    given = release or {"type": "Composed", "parts": [[sample, 200]]}
+    assert not verify(_claim(given, 1e-6, 0.5, present=[line], absent=[line]))
+
+
+def test_a_field_that_is_written_twice_is_refused(tmp_path: Path) -> None:
+    text = certify(Gaussian(5.0), 1e-6).to_json().replace('"delta"', '"upper": 0.1, "delta"')
+    (tmp_path / "c.json").write_text(text, encoding="utf-8")
+    run = [sys.executable, "-I", str(CHECKER), str(tmp_path / "c.json")]
+    assert subprocess.run(run, capture_output=True, check=False).returncode == 1
+    with pytest.raises(ValueError, match="twice"):
+        Certificate.from_json(text)
+    with pytest.raises(ValueError, match="no field 'more'"):
+        Certificate.from_json(text.replace('"upper": 0.1,', '"more": 1,'))
 
 
 def test_a_claim_of_a_budget() -> None:
