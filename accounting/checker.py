@@ -334,7 +334,7 @@ class SampledGaussian(Sampled):
     def _ends(self, c: arb, grown: float = 0.0) -> tuple[float, float]:
         """Where φ·r^c·e^``grown`` is negligible, roughly: r^c is at most about 1 or e^(cμx)."""
         far = math.sqrt(324 + 2 * grown)
-        if not far + abs(float(c * self.mu)) < 10_000:
+        if not far + abs(float(c * self.mu)) < 100_000:
             raise Refused("the quadrature of a sample takes too many nodes")
         return -far, far + max(0.0, float(c * self.mu))
 

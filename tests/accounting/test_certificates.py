@@ -312,3 +312,9 @@ def test_shuffled_messages_are_proved_from_both_sides() -> None:
     certificate = certify(LocalShuffled(RandomizedResponse(1.0, 3), users=500), 1e-5)
     assert verify(certificate)
     assert [mutant for mutant in false_values(certificate) if verify(mutant)] == []
+
+
+@pytest.mark.slow
+def test_rare_samples_with_little_noise_and_a_small_delta_are_proved():
+    """Their tilt is far from the noise: a limit on work must not refuse them."""
+    assert verify(certify(410 * PoissonSubsampled(Gaussian(0.9237), 0.001091), 1e-8))
