@@ -281,7 +281,6 @@ def _shuffled(release: LocalShuffled, delta: float, epsilon: float, share: float
 
         return contour(curve, delta * users / scale, 0.0, 1e4, 2 * share, losses=False)
 
-    lie = 1 / (e + max(k - 1, 1))
     if k:
         lie = 1 / (e + k - 1)
         above = line([gain, loss, none, 0.0], [lie, lie, (k - 2) * lie, 1 - k * lie])

@@ -13,13 +13,12 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from typing import Any
 
 from dpbandits.serve.admin import report
 from dpbandits.serve.config import Config
 from dpbandits.serve.database import Mismatch
-from dpbandits.serve.edge import JsonLines, Repeated
+from dpbandits.serve.edge import JsonLines, Repeated, failed_at
 from dpbandits.serve.many.group import Group, read_any
 from dpbandits.serve.supervise import MISFIT
 
@@ -104,8 +103,7 @@ def learner(config: Config | Group, board: int | None = None, place: int = 0, ho
         print(f"learner: {error}", file=sys.stderr, flush=True)
         sys.exit(MISFIT)
     except Exception as error:
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        sys.exit(f"learner: {type(error).__name__} in {os.path.basename(at.filename)}, line {at.lineno}")
+        sys.exit(f"learner: {failed_at(error)}")
 
 
 def _end_with_parent() -> None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
@@ -19,7 +17,7 @@ from dpbandits.serve import personalizer
 from dpbandits.serve.admin import report
 from dpbandits.serve.config import Config, Limits
 from dpbandits.serve.desk import Answering, Desk
-from dpbandits.serve.edge import Bodies, Gone, more_descriptors, quiet, watch
+from dpbandits.serve.edge import Bodies, Gone, failed_at, more_descriptors, quiet, watch
 from dpbandits.serve.many.front import Front
 from dpbandits.serve.many.group import Group
 from dpbandits.serve.messages import Refusal, Route, parsed
@@ -125,9 +123,7 @@ class Application:
                 status, content = personalizer.problem(error) if desk.theirs(path) else _problem(error)
                 headers |= error.headers
             except Exception as error:
-                # type and place: a message may hold values
-                place = traceback.extract_tb(error.__traceback__)[-1]
-                log.error("%s in %s, line %s", type(error).__name__, os.path.basename(place.filename), place.lineno)
+                log.error("%s", failed_at(error))
                 inside = Refusal(500, "an error inside the service")
                 status, content = personalizer.problem(inside) if desk.theirs(path) else _problem(inside)
             await _send(send, status, content.encode(), headers)

@@ -57,7 +57,7 @@ from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read
 from dpbandits.serve.trial import arguments_of
 from dpkit.features.hashed import Hashed
 
-__all__ = ["Config", "Limits", "built", "limits_of", "opened_books", "places_of", "tree_of"]
+__all__ = ["Config", "Limits", "built", "callers_of", "limits_of", "opened_books", "places_of", "tree_of"]
 
 # who charges a run's further epochs
 _LEARNER = "learner"
@@ -200,12 +200,8 @@ class Config:
 
     def callers(self) -> Callers:
         """Who may ask, as the file has it from now on."""
-
-        def again(path: Path) -> Mapping[str, Client]:
-            # a run of a group may have none, as those of the group may ask it
-            return clients_of(tree_of(path), named_elsewhere=self.proxy is not None, needed=self.shared is None)
-
-        return Callers(self.clients, self.path, again, self.proxy)
+        # a run of a group may have none, as those of the group may ask it
+        return callers_of(self.clients, self.path, self.proxy, needed=self.shared is None)
 
     @property
     def experiment(self) -> bool:
@@ -292,6 +288,15 @@ class Config:
             ) from error
         assert_same(policy, self.probe())
         return policy  # type: ignore[return-value]
+
+
+def callers_of(clients: Mapping[str, Client], path: Path | None, proxy: Proxy | None, *, needed: bool) -> Callers:
+    """The clients that a file names, read again when it changes; ``needed`` if there must be one."""
+
+    def again(path: Path) -> Mapping[str, Client]:
+        return clients_of(tree_of(path), named_elsewhere=proxy is not None, needed=needed)
+
+    return Callers(clients, path, again, proxy)
 
 
 def opened_books(ledger: Path | str, budget: Budget, witness: Path | str | None, expected_head: str | None) -> Ledger:

@@ -15,14 +15,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Protocol
 
 from dpbandits.serve.clients import Client
 from dpbandits.serve.messages import Refusal
 
-__all__ = ["Bodies", "Gone", "JsonLines", "Rates", "Repeated", "more_descriptors", "quiet", "watch"]
+__all__ = ["Bodies", "Gone", "JsonLines", "Rates", "Repeated", "failed_at", "more_descriptors", "quiet", "watch"]
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -236,6 +238,12 @@ class JsonLines(logging.Formatter):
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{record.msecs:03.0f}Z"
         told = {"time": at, "level": record.levelname, "role": self._role, "pid": record.process}
         return json.dumps({**told, "message": record.getMessage()}, ensure_ascii=False)
+
+
+def failed_at(error: BaseException) -> str:
+    """The type of an error and the place of it, for logs: its message may hold values."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {os.path.basename(place.filename)}, line {place.lineno}"
 
 
 def quiet(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

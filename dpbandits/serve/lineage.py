@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import hmac
 import json
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accounting.files import sync_directory
+from accounting.files import write_text
 
 __all__ = ["Ids", "Named", "Trail", "begun", "linked", "trail_of"]
 
@@ -189,14 +187,4 @@ class Trail:
     def keep(self) -> None:
         """Write it down, durably."""
         tree = {"incarnation": self.incarnation, "first": self.first, "digests": self.digests, "marks": self.marks}
-        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        try:
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                json.dump(tree, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, self.path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        sync_directory(self.path.parent)
+        write_text(self.path, json.dumps(tree))

@@ -6,7 +6,7 @@ to be stopped, as they take its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from dpbandits.serve.store import LeaseLost, Store
 from dpbandits.serve.trial import visit_key
 from dpkit.states import files
 
-__all__ = ["adopt", "close", "doctor", "erase", "init", "ledger_for", "restore"]
+__all__ = ["adopt", "check_folders", "close", "doctor", "erase", "init", "ledger_for", "restore"]
 
 _NO_WITNESS = (
     "ledger: it has no witness, so nothing here can show that all storage was put back from one old copy. "
@@ -46,7 +46,9 @@ def init(config: Config, actor: str | None = None) -> list[str]:
     Mismatch
         If the ledger has charged a run of this label.
     """
-    _check_folders(config)
+    check_folders(
+        {f"storage.{name}": getattr(config, name) for name in ("database", "ledger", "witness", "checkpoint")}
+    )
     with suppress(Mismatch), closing(Store(config.database)) as store:
         # the trail is written last; what is without is of a crash in the middle, or has lost more than that
         if store.decided() or trail_of(config.checkpoint).exists() or not config.checkpoint.exists():
@@ -83,13 +85,12 @@ def init(config: Config, actor: str | None = None) -> list[str]:
     return said
 
 
-def _check_folders(config: Config) -> None:
+def check_folders(places: Mapping[str, Any]) -> None:
     """Refuse before the ledger is made or charged: a missing folder may be a volume that is not mounted."""
-    for name in ("database", "ledger", "witness", "checkpoint"):
-        place = getattr(config, name)
+    for name, place in places.items():
         if isinstance(place, Path) and not place.parent.is_dir():
             raise FileNotFoundError(
-                f"storage.{name} must be in a folder that exists, got {place}: is its volume mounted? "
+                f"{name} must be in a folder that exists, got {place}: is its volume mounted? "
                 f"If the folder is to be new, make it first: mkdir -p {place.parent}"
             )
 

@@ -159,7 +159,7 @@ class Front:
 
     async def missing(self, _: None, caller: Client | None, name: str) -> str:
         """What is said of a run that this worker does not serve."""
-        if name not in await asyncio.to_thread(self._group.begun):
+        if not await asyncio.to_thread(self._group.has_begun, name):
             raise Refusal(404, "there is no such run")
         await self._open(name)
         raise Refusal(503, _AGAIN)
@@ -175,7 +175,7 @@ class Front:
         told |= {"name": name, "state": "starting"}
         desk = self._desks.get(name)
         if desk is None:
-            begun = name in await asyncio.to_thread(self._group.begun)
+            begun = await asyncio.to_thread(self._group.has_begun, name)
             failed = self._failed.get(name)
             state = "refused" if failed else "starting" if begun else "unfinished"
             return told | {"state": state, "reason": failed}

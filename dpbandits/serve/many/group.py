@@ -36,7 +36,6 @@ import json
 import logging
 import os
 import re
-import secrets
 import shutil
 import sys
 import time
@@ -47,12 +46,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from accounting import Budget, Ledger
-from accounting.files import sync_directory
+from accounting.files import write_text
 from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
 from dpbandits.serve import operate
 from dpbandits.serve.clients import Callers, Client, Proxy, clients_of, proxy_of
-from dpbandits.serve.config import Config, Limits, built, limits_of, opened_books, places_of, tree_of
+from dpbandits.serve.config import Config, Limits, built, callers_of, limits_of, opened_books, places_of, tree_of
 from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.lineage import trail_of
 from dpbandits.serve.store import Store
@@ -188,10 +187,7 @@ class Group:
     def callers(self) -> Callers:
         """Who may ask all runs, as the file has it from now on."""
 
-        def again(path: Path) -> Mapping[str, Client]:
-            return clients_of(tree_of(path), named_elsewhere=self.proxy is not None, needed=True)
-
-        return Callers(self.clients, self.path, again, self.proxy)
+        return callers_of(self.clients, self.path, self.proxy, needed=True)
 
     # ------------------------------------------------------------------------------------------------ all runs
 
@@ -205,14 +201,14 @@ class Group:
         FileNotFoundError
             If the folder of one of the files is missing.
         """
-        for what in (self.folder, self.ledger, self.witness):
-            if isinstance(what, Path) and not what.parent.is_dir():
-                raise FileNotFoundError(f"{what} must be in a folder that exists: is its volume mounted?")
+        operate.check_folders(
+            {"runs.folder": self.folder, "storage.ledger": self.ledger, "storage.witness": self.witness}
+        )
         if (self.folder / _MARK).exists():
             raise FileExistsError(f"there is a group of runs in {self.folder} already: `dpbandits serve` starts it")
         said = [operate.ledger_for(self.ledger, self.witness, self.budget, None)]
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        _write(self.folder / _MARK, "")
+        write_text(self.folder / _MARK, "")
         return [*said, f"runs will be in {self.folder}; `POST /v1/runs` begins one"]
 
     def check(self) -> None:
@@ -246,6 +242,10 @@ class Group:
         """The runs that have begun."""
         return sorted(one.parent.name for one in self.folder.glob("*/begun"))
 
+    def has_begun(self, name: str) -> bool:
+        """Whether a run has."""
+        return _NAME.fullmatch(name) is not None and (self.folder / name / "begun").exists()
+
     def doctor(self) -> tuple[bool, list[str]]:
         """Look at everything, and say what is wrong and which command mends it; whether all is well."""
         try:
@@ -255,7 +255,7 @@ class Group:
             return False, [f"WRONG {error}"]
         well, said = True, [f"ok    {len(self.begun())} runs have begun"]
         for name in self.names():
-            if name not in self.begun():
+            if not self.has_begun(name):
                 said.append(f"ok    {name}: its beginning was interrupted; the same request again finishes it")
                 continue
             try:
@@ -339,12 +339,12 @@ class Group:
             there = (folder / "run.json").exists()
             if there and _lasting(tree_of(folder / "run.json")) != _lasting(json.loads(text)):
                 raise Taken(f"there is a run {name!r} already, of another description")
-            if (folder / "begun").exists():
+            if self.has_begun(name):
                 return False
             if not there and len(self.names()) >= self.most:
                 raise Taken(f"there are {self.most} runs already, and runs.most allows no more")
             folder.mkdir(mode=0o700, exist_ok=True)
-            _write(folder / "run.json", text)
+            write_text(folder / "run.json", text)
             try:
                 operate.init(config, actor)
             except FileExistsError:
@@ -354,7 +354,7 @@ class Group:
                 if not config.checkpoint.exists():  # there is no run: nothing was charged, or it is lost for good
                     shutil.rmtree(folder)
                 raise
-            _write(folder / "begun", "")
+            write_text(folder / "begun", "")
         return True
 
     def let_in(self, name: str, clients: Mapping[str, Any]) -> None:
@@ -371,7 +371,7 @@ class Group:
             self.config(name)
             told = {**_lasting(tree_of(described)), "clients": clients}
             self._config(name, told)
-            _write(described, json.dumps(told, sort_keys=True))
+            write_text(described, json.dumps(told, sort_keys=True))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -402,7 +402,7 @@ class Group:
         """
         config = self.config(name)
         mark = self.folder / name / "paused"
-        _write(mark, "")
+        write_text(mark, "")
         try:
             end = time.monotonic() + _LET_GO
             while _led(config):
@@ -419,7 +419,7 @@ class Group:
         """Write down why the learner does not go on with a run; an empty text if it does."""
         note = self.folder / name / "refused"
         if why:
-            _write(note, why)
+            write_text(note, why)
         else:
             note.unlink(missing_ok=True)
 
@@ -451,14 +451,3 @@ def _led(config: Config) -> bool:
 def _schema(database: str, name: str) -> str:
     """The address of a run's schema."""
     return f"{database}{'&' if '?' in database else '?'}schema=run_{name.replace('-', '_')}"
-
-
-def _write(path: Path, text: str) -> None:
-    """A file, durably, all of it or nothing."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    sync_directory(path.parent)

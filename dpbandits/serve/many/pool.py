@@ -14,10 +14,8 @@ What stops one run (storage that went back, a contract that was changed) is writ
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +24,7 @@ from zlib import crc32
 
 from accounting import Ledger
 from dpbandits.serve.database import Mismatch
+from dpbandits.serve.edge import failed_at
 from dpbandits.serve.learner import AGAIN, MOST, PAUSE, Learner, RunClosed
 from dpbandits.serve.many.group import Group
 from dpbandits.serve.store import LeaseLost
@@ -180,8 +179,7 @@ class Pool:
                 return
             self._away.add(name)
         else:  # whose words may hold values
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            why = f"{type(error).__name__} in {os.path.basename(place.filename)}, line {place.lineno}"
+            why = failed_at(error)
         if self._books is not None:  # it may be what went back
             books, self._books = self._books, None
             if not self._led:
