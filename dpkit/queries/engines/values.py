@@ -68,9 +68,11 @@ class Value:
     def reached(self, grid: Array) -> str:
         """How many points of an increasing grid are not above the value, NULL for no value."""
         x, low, high = self.double(), literal(float(grid[0]), self.say), literal(float(grid[-1]), self.say)
-        bin_of = self._even_bin(grid, x) if grid.size > 1 else None
-        count = f"CASE WHEN {x} < {low} THEN 0 WHEN {x} >= {high} THEN {grid.size} ELSE {bin_of} + 1 END"
-        return self.checked(f"CAST({count if bin_of else self._tree(grid, x, 0, grid.size)} AS BIGINT)", rounding=False)
+        if grid.size > 1 and (bin_of := self._even_bin(grid, x)):
+            count = f"CASE WHEN {x} < {low} THEN 0 WHEN {x} >= {high} THEN {grid.size} ELSE {bin_of} + 1 END"
+        else:
+            count = self._tree(grid, x, 0, grid.size)
+        return self.checked(f"CAST({count} AS BIGINT)", rounding=False)
 
     def _even_bin(self, edges: Array, x: str) -> str | None:
         """The bin by a division, where that is right for every number between the edges.
