@@ -168,7 +168,7 @@ def harder_tails() -> Figure:
     # these two go over the whole history in every round, and the second asks for a variance
     slow = ("TOFU", "AdaOFUL")
     lines, with_constant = (
-        tuple(line for line in _lines(1.0, 1.0, S=S, slow_seeds=2) if line.name not in slow)
+        tuple(line for line in _lines(1.0, 1.0, S=S, slow_seeds=5) if line.name not in slow)
         for S in (1.0, constant.theta_bound)
     )
     moments = Line("Hvt-UCB, true moments", "HvtUCB", true, drawn=False)
