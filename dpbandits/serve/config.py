@@ -57,7 +57,7 @@ from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read
 from dpbandits.serve.trial import arguments_of
 from dpkit.features.hashed import Hashed
 
-__all__ = ["Config", "Limits", "built", "callers_of", "limits_of", "opened_books", "places_of", "tree_of"]
+__all__ = ["Common", "Config", "Limits", "built", "callers_of", "common_tables", "opened_books", "places_of", "tree_of"]
 
 # who charges a run's further epochs
 _LEARNER = "learner"
@@ -86,9 +86,44 @@ class Limits:
     seconds: int = 10
 
 
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What a service of one run and one of many are told alike.
+
+    Attributes
+    ----------
+    witness : Path, str or None
+        A second ledger elsewhere, that every entry goes to (see :meth:`accounting.Ledger.open`).
+    expected_head : str or None
+        A head that the ledger must hold.
+    proxy : Proxy or None
+        A proxy that names clients in a header.
+    host, port, workers
+        Where the service listens, and with how many processes.
+    admin : int or None
+        The port where the supervisor answers to monitoring (:mod:`dpbandits.serve.admin`).
+    log : str
+        ``"text"``, or ``"json"`` for one object a line.
+    limits : Limits
+    rate : float or None
+        How many decisions a minute a client may take, unless it says so itself; None does not limit.
+    """
+
+    witness: Path | str | None = None
+    expected_head: str | None = None
+    proxy: Proxy | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 2
+    admin: int | None = None
+    log: str = "text"
+    limits: Limits = field(default_factory=Limits)
+    rate: float | None = None
+
+
 @dataclass(frozen=True)
-class Config:
-    """A service, as its file describes it.
+class Config(Common):
+    """A service, as its file describes it; more of it in :class:`Common`.
 
     Attributes
     ----------
@@ -100,10 +135,6 @@ class Config:
     database, ledger : Path or str
         Files, or addresses of PostgreSQL databases.
     checkpoint : Path
-    witness : Path, str or None
-        A second ledger elsewhere, that every entry goes to (see :meth:`accounting.Ledger.open`).
-    expected_head : str or None
-        A head that the ledger must hold.
     clients : mapping of name to Client
         Who may ask for what.
     label : str
@@ -118,19 +149,8 @@ class Config:
         Public arm sets (or contexts) for which the page shows what would be chosen.
     seed : int or None
         A seeded generator makes a simulation.
-    host, port, workers
-        Where the service listens, and with how many processes.
-    admin : int or None
-        The port where the supervisor answers to monitoring (:mod:`dpbandits.serve.admin`).
-    log : str
-        ``"text"``, or ``"json"`` for one object a line.
-    limits : Limits
-    rate : float or None
-        How many decisions a minute a client may take, unless it says so itself; None does not limit.
     features : Hashed or None
         How JSON of the wire of :mod:`dpbandits.serve.personalizer` becomes arms; None serves nothing of it.
-    proxy : Proxy or None
-        A proxy that names clients in a header.
     path : Path or None
         The file, of which the clients are read again when it changes.
     scope : str or None
@@ -164,17 +184,7 @@ class Config:
     curves: bool = False
     reference: Sequence[Any] = ()
     seed: int | None = None
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 2
-    witness: Path | str | None = None
-    expected_head: str | None = None
-    limits: Limits = field(default_factory=Limits)
-    rate: float | None = None
-    admin: int | None = None
-    log: str = "text"
     features: Hashed | None = None
-    proxy: Proxy | None = None
     path: Path | None = None
     scope: str | None = None
     shared: Budget | None = None
@@ -354,30 +364,35 @@ def tree_of(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: must be {kind}: {error}") from error
 
 
-limits_of: dict[str, Reader] = {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()}
-limits_of["decisions"] = number(None)
+_limits: dict[str, Reader] = {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()}
+_limits["decisions"] = number(None)
 
-# all tables but [policy], whose keys are the parameters of its class, and [clients], whose are names
-_FILE: dict[str, dict[str, Reader]] = {
+# the tables, or parts of them, of which a service of many runs has the same
+common_tables: dict[str, dict[str, Reader]] = {
     "service": {
-        "label": of(str, "service"),
         "host": of(str, "127.0.0.1"),
         "port": whole(8000, 0, 65535),
         "workers": whole(2, 1, 1000),
-        "mode": one_of("bandit", "apprentice"),
         "admin": of(int, None),
         "log": one_of("text", "json"),
     },
-    "rewards": {"wait": number(None), "default": number(None)},
-    "storage": {name: of(str, f"service.{name}") for name in ("database", "ledger", "checkpoint")}
-    | {name: of(str, None) for name in ("witness", "expected_head")},
-    "budget": {"epsilon": number(), "delta": number(), "unit": of(str), "adjacency": one_of(*get_args(Adjacency))}
-    | {"scope": of(str, None)},
+    "budget": {"epsilon": number(), "delta": number(), "unit": of(str), "adjacency": one_of(*get_args(Adjacency))},
+    "storage": {name: of(str, None) for name in ("witness", "expected_head")},
     "proxy": {"secret": of(str, None), "header": of(str, "x-client")},
+    "limits": _limits,
+}
+
+# all tables but [policy], whose keys are the parameters of its class, and [clients], whose are names
+_FILE: dict[str, dict[str, Reader]] = {
+    **common_tables,
+    "service": common_tables["service"] | {"label": of(str, "service"), "mode": one_of("bandit", "apprentice")},
+    "rewards": {"wait": number(None), "default": number(None)},
+    "storage": common_tables["storage"]
+    | {name: of(str, f"service.{name}") for name in ("database", "ledger", "checkpoint")},
+    "budget": common_tables["budget"] | {"scope": of(str, None)},
     "page": {"curves": of(bool, False), "reference": of(list, ())},
     "simulation": {"seed": of(int, None)},
     "features": {"seed": whole(0, 0, 2**32 - 1), "ranges": of(dict, {})},
-    "limits": limits_of,
 }
 
 

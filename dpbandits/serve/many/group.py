@@ -41,21 +41,30 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from accounting import Budget, Ledger
 from accounting.files import write_text
 from accounting.postgres import is_url, place
-from accounting.releases import Adjacency
 from dpbandits.serve import operate
-from dpbandits.serve.clients import Callers, Client, Proxy, clients_of, proxy_of
-from dpbandits.serve.config import Config, Limits, built, callers_of, limits_of, opened_books, places_of, tree_of
+from dpbandits.serve.clients import Callers, Client, clients_of, proxy_of
+from dpbandits.serve.config import (
+    Common,
+    Config,
+    Limits,
+    built,
+    callers_of,
+    common_tables,
+    opened_books,
+    places_of,
+    tree_of,
+)
 from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.lineage import trail_of
 from dpbandits.serve.store import Store
-from dpbandits.serve.toml import Reader, number, of, one_of, only, read, table, whole
+from dpbandits.serve.toml import Reader, of, only, read, table, whole
 
 if sys.platform != "win32":
     import fcntl
@@ -74,19 +83,9 @@ _LET_GO, _DEAD = 30.0, 300.0
 
 _FILE: dict[str, dict[str, Reader]] = {
     "runs": {"folder": of(str, "runs"), "most": whole(200, 1, 10_000)},
-    "budget": {"epsilon": number(), "delta": number(), "unit": of(str), "adjacency": one_of(*get_args(Adjacency))},
-    "storage": {"ledger": of(str, "group.ledger")}
-    | {name: of(str, None) for name in ("database", "witness", "expected_head")},
-    "service": {
-        "host": of(str, "127.0.0.1"),
-        "port": whole(8000, 0, 65535),
-        "workers": whole(2, 1, 1000),
-        "learners": whole(1, 1, 1000),
-        "admin": of(int, None),
-        "log": one_of("text", "json"),
-    },
-    "proxy": {"secret": of(str, None), "header": of(str, "x-client")},
-    "limits": limits_of,
+    **common_tables,
+    "storage": common_tables["storage"] | {"ledger": of(str, "group.ledger"), "database": of(str, None)},
+    "service": common_tables["service"] | {"learners": whole(1, 1, 1000)},
 }
 
 
@@ -95,7 +94,7 @@ class Taken(ValueError):
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Common):
     """A service of many runs, as its file describes it.
 
     Attributes
@@ -106,7 +105,7 @@ class Group:
         How many runs there may be.
     budget : Budget
         The ledger's.
-    ledger, witness : Path or str
+    ledger : Path or str
     database : str or None
         The PostgreSQL database in which each run has a schema.
     clients : mapping of name to Client
@@ -115,8 +114,8 @@ class Group:
         How many processes share the runs' learners among them.
     path : Path
         The file.
-    expected_head, proxy, host, port, workers, admin, log, limits, rate
-        As in :class:`dpbandits.serve.Config`.
+    witness, expected_head, proxy, host, port, workers, admin, log, limits, rate
+        As in :class:`dpbandits.serve.config.Common`.
     """
 
     folder: Path
@@ -126,17 +125,7 @@ class Group:
     clients: Mapping[str, Client]
     path: Path
     database: str | None = None
-    witness: Path | str | None = None
-    expected_head: str | None = None
-    proxy: Proxy | None = None
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 2
     learners: int = 1
-    admin: int | None = None
-    log: str = "text"
-    limits: Limits = field(default_factory=Limits)
-    rate: float | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Group:
