@@ -126,6 +126,11 @@ def closes_no_round(patch):
     patch.setattr(Store, "_take", taken)
 
 
+def gives_every_round_the_same_token(patch):
+    """So that ids are those of numbers alone, whatever history they are of."""
+    patch.setattr("dpbandits.serve.store.secrets.token_hex", lambda count: "00" * count)
+
+
 # each with the schedule from which on it is found soon
 FAULTS = {
     heals_by_a_count: 180,
@@ -136,6 +141,7 @@ FAULTS = {
     deletes_rewards_too_early: 0,
     keeps_rows_of_another_history: 180,
     closes_no_round: 0,
+    gives_every_round_the_same_token: 120,
 }
 
 
