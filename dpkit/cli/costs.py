@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from dpkit.cli.options import print_json
-from dpkit.cli.printing import accountant_name, print_accountants, print_table, refusals, say
+from dpkit.cli.printing import accountant_name, pricing, print_accountants, print_table, refusals, say
 
 if TYPE_CHECKING:
     from accounting import Adjacency, Release
@@ -161,7 +161,9 @@ def check_command(
 
     Exit status: 0 if the claim holds, 1 if it is false or nothing here proves it, 2 if the question is not understood.
 
-    A run in words must hold for the way of making batches that it names, or else for every way.
+    A run in words must hold in every row of the way of making batches that it names, or else in all rows.
+
+    --adjacency leaves only the rows of these neighbours.
 
     dpkit check "1000 * PoissonSubsampled(Gaussian(1.1), 0.01)" --epsilon 3 --delta 1e-5
 
@@ -275,7 +277,10 @@ def _facts(release: Release, found: dict[str, float], delta: float) -> dict[str,
 
 
 def _check_words(claim: Claim, epsilon: float, delta: float, adjacency: str | None, as_json: bool) -> None:
-    """A table of all ways to make batches; the exit status is that of the way that the claim names, else of all."""
+    """A table of all ways to make batches; the exit status is that of all rows that the claim means.
+
+    These are the rows of the way that it names and of the neighbours that are claimed; of all where it does not say.
+    """
     with refusals():
         from accounting import Budget, bound
         from accounting import epsilon as least_epsilon
@@ -286,21 +291,21 @@ def _check_words(claim: Claim, epsilon: float, delta: float, adjacency: str | No
         for way in claim.ways():
             if adjacency not in (None, way.adjacency):
                 continue
-            with warnings.catch_warnings():
+            with pricing(f"{way.said}, {way.adjacency}"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # the table shows both ends
-                most, least = float(least_epsilon(way.cost, delta)), float(bound(way.least, delta).lower)
+                known = bound(way.least, delta)
+                least = float(known.lower)
+                most = float(known.upper if way.cost is way.least else least_epsilon(way.cost, delta))
             verdict = "holds" if most <= epsilon else "is false" if least > epsilon else "is not proved"
             figures.append((way.said, way.adjacency, least, most, verdict))
             verdicts[way.sampling, way.adjacency] = verdict
     named = {key: verdict for key, verdict in verdicts.items() if claim.sampling in (None, key[0])}
-    # the neighbours that are the easiest for each way count, unless some are claimed
-    held = {key[0] for key, verdict in named.items() if verdict == "holds"}
-    proved = bool(named) and held == {key[0] for key in named}
+    proved = bool(named) and set(named.values()) == {"holds"}
     if as_json:
         parts = ("batches", "neighbours", "at_least", "at_most", "claim")
         ways = [dict(zip(parts, row, strict=True)) for row in figures]
         claimed = {"epsilon": epsilon, "delta": delta}
-        false = bool(named) and set(named.values()) == {"is false"}
+        false = "is false" in named.values()
         found = "holds" if proved else "is false" if false else "is not proved"
         print_json({"verdict": found, "claim": claimed, "ways": ways})
         if not proved:
@@ -325,6 +330,9 @@ def _check_words(claim: Claim, epsilon: float, delta: float, adjacency: str | No
         said = next(way.said for way in claim.ways() if way.sampling == claim.sampling)
         found = "; ".join(f"under {whose} the claim {verdict}" for (_, whose), verdict in named.items())
         say(f"You said {said}: {found}.", style="bold green" if proved else "bold red")
+    held = [whose for (_, whose), verdict in named.items() if verdict == "holds"]
+    if claim.sampling is not None and held and not proved:
+        say(f"A claim for {' and '.join(held)} alone, which holds, is asked for by --adjacency {held[0]}.")
     if not proved:
         raise typer.Exit(1)
 

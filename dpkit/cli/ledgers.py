@@ -42,13 +42,28 @@ _Witness = Annotated[
     str | None, typer.Option(help="The second file or database that every entry goes to; then it must not be behind.")
 ]
 
+# what a ledger's relation means to whoever makes one; it is never changed
+_MEANS = {
+    "add_remove": "add_remove: one comes or goes, so that the number of rows is private. What counts swaps of one for "
+    "another, such as a policy, needs a ledger with --adjacency replace. A ledger's relation stays.",
+    "replace": "replace: one is swapped for another, so that the number of rows is public: dpkit query counts all rows "
+    "without noise. Where it is private, the ledger needs --adjacency add_remove. A ledger's relation stays.",
+    "zero_out": "zero_out: one contributes nothing, and the number of rows is public. A ledger's relation stays.",
+}
+
 
 @ledger_app.command("create", cls=Command)
 def create_command(
     ledger: _Place,
     epsilon: Annotated[float | None, typer.Option(help="The budget's ε; without one nothing is refused.")] = None,
     delta: Annotated[float | None, typer.Option(help="The budget's δ.")] = None,
-    adjacency: Annotated[str, typer.Option(help="replace, add_remove or zero_out.")] = "replace",
+    adjacency: Annotated[
+        str,
+        typer.Option(
+            help="What one change is, which stays so: add_remove (one comes or goes, as for dpkit query and DP-SGD on "
+            "Poisson samples), replace (one is swapped, and the size is public, as for policies), or zero_out."
+        ),
+    ] = "add_remove",
     unit: Annotated[str, typer.Option(help="What one change covers: row, person, …")] = "row",
     accountant: Annotated[
         str | None, typer.Option(help="What the filter adds up: mixed, gdp, pure, rdp or zcdp.")
@@ -83,6 +98,8 @@ def create_command(
                 print_json(_facts(opened))
             else:
                 _show(opened)
+                if budget is not None:
+                    say(_MEANS[budget.adjacency])
 
 
 @ledger_app.command("open", cls=Command)
@@ -154,7 +171,8 @@ def list_command(
     if any(r.outcome == "reserved" for r in shown):
         say("reserved: recorded, and nobody noted what became of it; it counts all the same.")
     if len(shown) < len(rows):
-        say(f"{len(rows) - len(shown):,} earlier rows are not shown; --last 0 shows all.")
+        hidden = len(rows) - len(shown)
+        say(f"{hidden:,} earlier {'row is' if hidden == 1 else 'rows are'} not shown; --last 0 shows all.")
 
 
 @ledger_app.command("spend", cls=Command)
@@ -188,7 +206,7 @@ def spend_command(
                 if as_json:
                     print_json({"recorded": False, "left": opened.remaining(scope=scope), "refusal": str(error)})
                     raise typer.Exit(1) from None
-                say(f"Refused: {error}", style="bold red")
+                say(f"Refused: {brief(str(error))}", style="bold red")
                 raise typer.Exit(1) from None
             if as_json:
                 facts = {"recorded": True, "row": row.index, "left": opened.remaining(scope=scope)}

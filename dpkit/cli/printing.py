@@ -22,6 +22,7 @@ __all__ = [
     "left",
     "ledger_name",
     "opened_ledger",
+    "pricing",
     "print_accountants",
     "print_table",
     "refusals",
@@ -54,8 +55,17 @@ def refusals() -> Iterator[None]:
     except (ValueError, TypeError, RuntimeError, OSError) as error:
         if isinstance(error, typer.Exit):
             raise
-        say(f"dpkit: {refusal(str(error))}", style="red", stderr=True)
+        say(f"dpkit: {refusal(brief(str(error)))}", style="red", stderr=True)
         raise typer.Exit(2) from None
+
+
+@contextmanager
+def pricing(what: str) -> Iterator[None]:
+    """Say on a terminal what is being priced, for as long as it takes."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"pricing {what}"):
+        yield
 
 
 def left(ledger: Ledger, scope: str | None = None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dpkit.cli.options import refusal
+from dpkit.cli.printing import brief
 from dpkit.cli.tables import Form, check_dates, check_numbers, group_labels, read_columns, typed_keys
 
 if TYPE_CHECKING:
@@ -48,13 +50,15 @@ HOW = (
 
 def query_command(
     file: Annotated[Path, typer.Argument(help="A CSV file (.csv, also compressed) or a Parquet file.")],
-    epsilon: Annotated[float, typer.Option(help="The ε that this answer may cost.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The ε that this answer may cost.")],
     count: Annotated[bool, typer.Option("--count", help="Ask for the number of rows.")] = False,
     sum_: Annotated[str | None, typer.Option("--sum", metavar="COLUMN", help="Ask for a sum.")] = None,
     mean: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for a mean.")] = None,
     variance: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for a variance.")] = None,
     histogram: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for counts in --bins bins.")] = None,
-    quantile: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for the quantiles -q.")] = None,
+    quantile: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Ask for the quantiles -q; without -q the median.")
+    ] = None,
     top: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for the -k most frequent of the keys.")] = None,
     contribution_bound: Annotated[
         str | None,
@@ -161,6 +165,7 @@ def query_command(
         "max_groups": max_groups,
         "max_per_group": max_per_group,
     }
+    column = None
     try:
         if len(chosen) != 1:
             raise ValueError(
@@ -173,14 +178,14 @@ def query_command(
         answer = _answer(file, form, name, column, options, epsilon, delta, adjacency, unit, ledger)
         shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else answer.in_words(confidence)
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
-        Console(stderr=True).print(Text(f"dpkit: {refusal(_in_options(str(error)))}", style="red"), soft_wrap=True)
+        told = refusal(_in_options(brief(str(error)), column, groups, person))
+        Console(stderr=True).print(Text(f"dpkit: {told}", style="red"), soft_wrap=True)
         raise typer.Exit(2) from None
     Console().print(Text(shown), soft_wrap=True)
 
 
 # What the queries' refusals call by the names of Python's arguments.
 _OPTIONS: dict[str, str | Callable[[re.Match[str]], str]] = {
-    r"by where=": "by --where COLUMN",
     r"\bcount\(groups=\.\.\.\) without keys=": "--count --groups COLUMN without --key",
     r"\bcount\(groups=\.\.\.\)": "--count --groups COLUMN",
     r"\bkeys(=| must\b)": lambda found: "--key" + found[1].rstrip("="),
@@ -195,12 +200,20 @@ _OPTIONS: dict[str, str | Callable[[re.Match[str]], str]] = {
 }
 
 
-def _in_options(message: str) -> str:
-    """A refusal with the names of options.
+def _in_options(
+    message: str, column: str | None = None, groups: list[str] | None = None, person: str | None = None
+) -> str:
+    """A refusal with the names of options, and of the columns that lack values.
 
     >>> _in_options("max_groups must be given; give person= too")
     '--max-groups must be given; give --person too'
+    >>> _in_options("column must be finite: leave their rows out by where=", "paid")
+    'column must be finite: leave their rows out by --where paid'
     """
+    known: dict[str, list[str | None]] = {"column": [column], "groups": [*(groups or [])], "person": [person]}
+    test = " and ".join(name for name in known.get(message.split(" ")[0], ()) if name)
+    test = shlex.quote(test) if test else "COLUMN"
+    message = message.replace("by where=", f"by --where {test}")
     for said, option in _OPTIONS.items():
         message = re.sub(said, option, message)
     return message

@@ -75,7 +75,9 @@ def sql_command(
     columns: Annotated[
         Path, typer.Option(help="What is public, in TOML: bounds and keys of columns, person, as in dpkit report.")
     ],
-    epsilon: Annotated[float | None, typer.Option(help="The ε of all answers; else as in --columns.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", "-e", help="The ε of all answers; else as in --columns.")
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="The δ; else as in --columns, or 0.")] = None,
     dry_run: _Dry = False,
     html: _Html = None,
@@ -96,6 +98,12 @@ def sql_command(
         _run(asked, file, dry_run, html, csv, as_json, ledger, {"epsilon": epsilon, "delta": delta})
 
 
+# what others call it
+_ELSEWHERE = dict.fromkeys(("--avg", "--average"), "--mean COLUMN") | {
+    "--median": "--quantile COLUMN", "--columns": "--sql 'SELECT …' with it", "--eps": "--epsilon or -e",
+} | dict.fromkeys(("--group", "--group-by", "--by"), "--groups COLUMN")  # fmt: skip
+
+
 class QueryCommand(Command):
     """``dpkit query``, which is another command where it is asked in SQL."""
 
@@ -105,6 +113,12 @@ class QueryCommand(Command):
             app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
             app.command("query", cls=Command)(sql_command)
             return typer.main.get_command(app).make_context(info_name, args, parent, **extra)
+        for arg, value in zip(args, [*args[1:], ""], strict=True):
+            name = arg.partition("=")[0]
+            if name in _ELSEWHERE:
+                raise typer.BadParameter(f"There is no option {name}: say {_ELSEWHERE[name]}")
+            if name == "--bounds" and ("," in value or "=" in arg):
+                raise typer.BadParameter("--bounds takes two values with a space between them: --bounds 0 300")
         return super().make_context(info_name, args, parent, **extra)
 
 

@@ -196,8 +196,8 @@ def labels(data: Any, column: Column, what: str, rows: NDArray[np.bool_] | None 
             unknown &= rows
         if missing := int(np.count_nonzero(unknown)):
             raise ValueError(
-                f"{what} must be known for every row that is asked about, got {missing} missing: give them an id of "
-                "their own, or leave these rows out by where="
+                f"{what} must be known for every row that is asked about, got {missing} missing: "
+                f"{'give them an id of their own, or ' if what == 'person' else ''}leave these rows out by where="
             )
     if kind == "f" and _is_whole(data, column):
         # what is missing is in rows that nobody asked about, and must not decide what a group is called

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from accounting.checks import positive
 
-__all__ = ["Ask", "What"]
+__all__ = ["Ask", "What", "answers_said"]
 
 What = Literal["count", "sum", "mean", "variance", "histogram", "quantile"]
 _NEEDS_COLUMN = {"sum", "mean", "variance", "histogram", "quantile"}
@@ -231,3 +231,8 @@ def _listed(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(_listed(entry) for entry in value)
     return f"{value:g}" if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def answers_said(number: int) -> str:
+    """How many answers, in words: "1 answer", "3 answers"."""
+    return f"{number} answer" if number == 1 else f"{number} answers"

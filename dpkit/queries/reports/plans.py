@@ -35,7 +35,7 @@ from dpkit.queries.engines import Table
 from dpkit.queries.histograms import histogram
 from dpkit.queries.means_and_variances import mean, variance
 from dpkit.queries.quantiles import quantile
-from dpkit.queries.reports.asks import Ask
+from dpkit.queries.reports.asks import Ask, answers_said
 from dpkit.queries.reports.demands import Demand, contribution_bounds, demand
 from dpkit.queries.reports.report import Report
 from dpkit.queries.reports.split import split
@@ -164,7 +164,7 @@ class Plan:
         run = Waiting if isinstance(data, Table) else Again
         pairs = list(zip(self.demands, self.strengths, strict=True))
         queries = [run(partial(self._answer, data, need, strength, source)) for need, strength in pairs]
-        label, row = f"queries.plan: {self.title or 'report'}, {len(self.asks)} answers", None
+        label, row = f"queries.plan: {self.title or 'report'}, {answers_said(len(self.asks))}", None
         try:
             costs = [self._planned_cost(query, *pair) for query, pair in zip(queries, pairs, strict=True)]
             cost = compose([(one, 1) for one in costs])
@@ -222,7 +222,7 @@ class Plan:
         """What is printed above it."""
         spare = "" if self.epsilon > 0.999 * self.budget.epsilon else f" of the {self.budget.epsilon:g} allowed"
         return (
-            f"{self.title or 'plan'}: {len(self.asks)} answers for ε = {self.epsilon:.4g}{spare} at δ = "
+            f"{self.title or 'plan'}: {answers_said(len(self.asks))} for ε = {self.epsilon:.4g}{spare} at δ = "
             f"{self.budget.delta:g}, counts one {self.budget.unit}, {self.noise} noise; nothing is spent yet"
         )
 

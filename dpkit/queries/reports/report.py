@@ -20,6 +20,7 @@ from accounting.printed import as_html, as_text
 from accounting.text import printable
 from dpkit.queries._drawn import shown
 from dpkit.queries.answer import Answer
+from dpkit.queries.reports.asks import answers_said
 from dpkit.queries.reports.page import page
 
 __all__ = ["Report"]
@@ -157,7 +158,7 @@ class Report(Mapping[str, Answer]):
         """What is printed above it."""
         kind = "SIMULATION, not private; " if self.simulation else ""
         return (
-            f"{self.title}: {len(self)} answers, {kind}cost ε = {self.epsilon:.4g} at δ = {self.budget.delta:g}, "
+            f"{self.title}: {answers_said(len(self))}, {kind}cost ε = {self.epsilon:.4g} at δ = {self.budget.delta:g}, "
             f"counts one {self.budget.unit}"
         )
 

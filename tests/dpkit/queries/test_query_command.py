@@ -81,6 +81,9 @@ def test_every_query_can_be_asked(file, asked):
         (["--count", "--groups", "age", "--key", "old"], "--key must be a number"),
         (["--mean", "town", "--bounds", "0", "1"], "2,000 of its 2,000 values are none"),
         (["--count", "--ledger", "nowhere.ledger"], "there is no ledger"),
+        (["--median", "age", "--bounds", 0, 100], "say --quantile COLUMN"),
+        (["--count", "--group-by", "town"], "say --groups COLUMN"),
+        (["--mean", "age", "--bounds", "0,100"], "--bounds 0 300"),
     ],
 )
 def test_refusals_name_the_way_out(file, asked, message):
@@ -98,7 +101,8 @@ def test_a_ledger_gives_its_terms_and_refuses_what_passes_them(file, tmp_path):
     answer = json.loads(run(*asked, "--epsilon", 0.5, "--delta", 0, "--json"))
     assert (answer["unit"], answer["adjacency"]) == ("person", "replace")
     assert "the ledger, 'person'" in run(*asked, "--epsilon", 0.5, "--unit", "row", status=2)
-    assert "asks for" in run(*asked, "--epsilon", 3, status=2)
+    refused = run(*asked, "-e", 2.9999999, status=2)
+    assert "asks for DiscreteLaplace(0.333333, shift=120, adjacency='replace') (ε at δ=1e-06: 3 alone)" in refused
     with Ledger.open(path) as ledger:
         assert [row.label for row in ledger.rows()] == ["queries.sum of age"]
         assert not ledger.simulation
@@ -156,7 +160,7 @@ def test_dates_have_an_order_and_a_missing_value_a_way_out(tmp_path):
     right = {"day < 2026-02-01": 1, "day >= 2026-02": 2}
     assert {test: counted(path, "--where", test) for test in right} == right
     asked = (path, "--mean", "age", "--bounds", 0, 90, "--epsilon", 1e6)
-    assert "by --where COLUMN" in run(*asked, status=2)
+    assert "by --where age" in run(*asked, status=2)
     assert run(*asked, "--where", "age").startswith("mean of age: 25")
 
 
