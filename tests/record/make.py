@@ -5,7 +5,7 @@
 
 Parts: prices, runs, outputs, ledgers. ``--gate`` looks at what the gate's tests look at; ``--exact`` asks for equality
 to the last bit, which holds on one machine with one numpy. Saved states and ledgers are written only where there are
-none: what an earlier version has written is what later ones must read.
+none: what an earlier version has written is what later ones must read. Runs are recorded on a processor with AVX-512.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import sys
 import time
 import warnings
@@ -21,12 +20,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-for _library in ("OPENBLAS", "OMP", "MKL"):
-    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
+    sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / "support")]
 
-from recorded_numbers import differences  # noqa: E402
+import one_thread  # noqa: F401 (before numpy)
+from recorded_numbers import differences
 
 FOLDER = Path(__file__).parent
 PARTS = ("prices", "runs", "outputs", "ledgers")
