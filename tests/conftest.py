@@ -1,6 +1,6 @@
 """Settings of the whole suite."""
 
-import one_thread  # noqa: F401 (before numpy)
+import linear_algebra  # noqa: F401 (before numpy)
 
 # isort: split
 import gc

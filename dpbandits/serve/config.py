@@ -370,9 +370,9 @@ _limits["decisions"] = number(None)
 # the tables, or parts of them, of which a service of many runs has the same
 common_tables: dict[str, dict[str, Reader]] = {
     "service": {
-        "host": of(str, "127.0.0.1"),
-        "port": whole(8000, 0, 65535),
-        "workers": whole(2, 1, 1000),
+        "host": of(str, Common.host),
+        "port": whole(Common.port, 0, 65535),
+        "workers": whole(Common.workers, 1, 1000),
         "admin": of(int, None),
         "log": one_of("text", "json"),
     },

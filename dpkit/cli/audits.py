@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpkit.cli.printing import accountant_name, brief, ledger_name, left, opened_ledger, print_table, refusals, say
+from dpkit.cli.options import brief
+from dpkit.cli.printing import accountant_name, ledger_name, left, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
     from accounting import Ledger

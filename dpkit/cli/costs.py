@@ -300,7 +300,7 @@ def _check_words(claim: Claim, epsilon: float, delta: float, adjacency: str | No
             figures.append((way.said, way.adjacency, least, most, verdict))
             verdicts[way.sampling, way.adjacency] = verdict
     named = {key: verdict for key, verdict in verdicts.items() if claim.sampling in (None, key[0])}
-    proved = bool(named) and set(named.values()) == {"holds"}
+    proved = set(named.values()) == {"holds"}
     if as_json:
         parts = ("batches", "neighbours", "at_least", "at_most", "claim")
         ways = [dict(zip(parts, row, strict=True)) for row in figures]

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from dpkit.cli.options import Command, print_json
+from dpkit.cli.options import Command, brief, print_json
 from dpkit.cli.printing import (
     accountant_name,
-    brief,
     is_export,
     ledger_name,
     left,

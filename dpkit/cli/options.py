@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-__all__ = ["Command", "in_options", "plain_warnings", "print_json", "refusal"]
+__all__ = ["Command", "brief", "in_options", "plain_warnings", "print_json", "refusal"]
 
 # the options of the command that runs, and what they were given
 _RUNNING: ContextVar[tuple[Iterable[Any], Mapping[str, Any]]] = ContextVar("_RUNNING", default=((), {}))
@@ -64,9 +64,19 @@ def _finite(value: Any) -> Any:
     return value if isinstance(value, (str, int, bool, type(None))) else str(value)
 
 
+def brief(description: str) -> str:
+    """A description for a table: numbers to six digits, the first unnamed; files and JSON have all of it.
+
+    >>> brief("Laplace(noise_multiplier=1.9999935739163788, adjacency='add_remove')")
+    "Laplace(1.99999, adjacency='add_remove')"
+    """
+    rounded = re.sub(r"\d+\.\d{6,}(e[+-]?\d+)?", lambda number: f"{float(number[0]):.6g}", description)
+    return re.sub(r"(\w\()(?:noise_multiplier|epsilon|rho|release)=", r"\1", rounded)
+
+
 def refusal(message: str) -> str:
-    """A message in the words of the command that runs."""
-    return in_options(message, *_RUNNING.get())
+    """A message in the words of the command that runs, with releases in short."""
+    return in_options(brief(message), *_RUNNING.get())
 
 
 def in_options(message: str, parameters: Iterable[Any], given: Mapping[str, Any]) -> str:

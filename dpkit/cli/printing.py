@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "accountant_name",
-    "brief",
     "is_export",
     "left",
     "ledger_name",
@@ -55,7 +53,7 @@ def refusals() -> Iterator[None]:
     except (ValueError, TypeError, RuntimeError, OSError) as error:
         if isinstance(error, typer.Exit):
             raise
-        say(f"dpkit: {refusal(brief(str(error)))}", style="red", stderr=True)
+        say(f"dpkit: {refusal(str(error))}", style="red", stderr=True)
         raise typer.Exit(2) from None
 
 
@@ -130,16 +128,6 @@ def print_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell, known in zip(row, filled, strict=True) if known))
     Console().print(table)
-
-
-def brief(description: str) -> str:
-    """A description for a table: numbers to six digits, the first unnamed; files and JSON have all of it.
-
-    >>> brief("Laplace(noise_multiplier=1.9999935739163788, adjacency='add_remove')")
-    "Laplace(1.99999, adjacency='add_remove')"
-    """
-    rounded = re.sub(r"\d+\.\d{6,}(e[+-]?\d+)?", lambda number: f"{float(number[0]):.6g}", description)
-    return re.sub(r"(\w\()(?:noise_multiplier|epsilon|rho|release)=", r"\1", rounded)
 
 
 def print_accountants(release: Release | None, found: dict[str, float], delta: float) -> None:

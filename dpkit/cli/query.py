@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.text import Text
 
 from dpkit.cli.options import refusal
-from dpkit.cli.printing import brief
 from dpkit.cli.tables import Form, check_dates, check_numbers, group_labels, read_columns, typed_keys
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ def query_command(
         answer = _answer(file, form, name, column, options, epsilon, delta, adjacency, unit, ledger)
         shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else answer.in_words(confidence)
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
-        told = refusal(_in_options(brief(str(error)), column, groups, person))
+        told = refusal(_in_options(str(error), column, groups, person))
         Console(stderr=True).print(Text(f"dpkit: {told}", style="red"), soft_wrap=True)
         raise typer.Exit(2) from None
     Console().print(Text(shown), soft_wrap=True)

@@ -99,9 +99,16 @@ def sql_command(
 
 
 # what others call it
-_ELSEWHERE = dict.fromkeys(("--avg", "--average"), "--mean COLUMN") | {
-    "--median": "--quantile COLUMN", "--columns": "--sql 'SELECT …' with it", "--eps": "--epsilon or -e",
-} | dict.fromkeys(("--group", "--group-by", "--by"), "--groups COLUMN")  # fmt: skip
+_ELSEWHERE = {
+    "--avg": "--mean COLUMN",
+    "--average": "--mean COLUMN",
+    "--median": "--quantile COLUMN",
+    "--group": "--groups COLUMN",
+    "--group-by": "--groups COLUMN",
+    "--by": "--groups COLUMN",
+    "--columns": "--sql 'SELECT …' with it",
+    "--eps": "--epsilon or -e",
+}
 
 
 class QueryCommand(Command):

@@ -23,7 +23,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / "support")]
 
-import one_thread  # noqa: F401 (before numpy)
+import linear_algebra  # noqa: F401 (before numpy)
 from recorded_numbers import differences
 
 FOLDER = Path(__file__).parent

@@ -5,8 +5,8 @@ nine digits, chosen arms and words exactly. The gate looks at a fixed part of ea
 """
 
 import pytest
+from linear_algebra import as_recorded
 from make import PARTS, compared, part_of, recorded
-from one_thread import as_recorded
 
 SHARES = 8
 

@@ -95,7 +95,7 @@ class Taken(ValueError):
 
 @dataclass(frozen=True)
 class Group(Common):
-    """A service of many runs, as its file describes it.
+    """A service of many runs, as its file describes it; more of it in :class:`dpbandits.serve.config.Common`.
 
     Attributes
     ----------
@@ -114,8 +114,6 @@ class Group(Common):
         How many processes share the runs' learners among them.
     path : Path
         The file.
-    witness, expected_head, proxy, host, port, workers, admin, log, limits, rate
-        As in :class:`dpbandits.serve.config.Common`.
     """
 
     folder: Path
