@@ -177,6 +177,8 @@ class PairMessages:
     def add(self, x: Array, w: float, g: float) -> None:
         """The user randomizes its record, and its message is all that is added.
 
+        A record of two zeros is null, also where x is no vector of finite numbers.
+
         Raises
         ------
         ValueError
@@ -184,6 +186,8 @@ class PairMessages:
         """
         if w != 0.0 or g != 0.0:
             self._bounds.check(x, w, g)
+        else:  # 0·∞ is no number
+            x = np.zeros_like(x)
         a, c = self.scales
         moments = (a * w) * self._isometry * x[self._rows] * x[self._columns]  # a·svec(w·x xᵀ)
         self.sums += self.randomized(np.concatenate([moments, (c * g) * x]))

@@ -162,7 +162,7 @@ class PairBatches:
         return std / self.scales[0], std / self.scales[1]
 
     def add(self, x: Array, w: float, g: float, batch: int, deviation: float | None = None) -> None:
-        """What one user of a batch tells.
+        """What one user of a batch tells; two zeros are the null record, also where x is no vector of finite numbers.
 
         Parameters
         ----------
@@ -181,8 +181,10 @@ class PairBatches:
             if not abs(deviation) <= 0.5 or not self._level:  # also true for NaN
                 raise ValueError(f"deviation must be from -0.5 to 0.5, and level positive, got deviation={deviation!r}")
             w, g = self._less * w, self._less * g
-        if w != 0.0 or g != 0.0:  # else it adds nothing, whatever x is
+        if w != 0.0 or g != 0.0:
             self._bounds.check(x, w, g)
+        else:  # 0·∞ is no number
+            x = np.zeros(self._dim)
         beside = (0.0 if deviation is None else deviation,) if self._level else ()
         self.batches.add(np.concatenate([x, (w, g), beside]), batch)
 

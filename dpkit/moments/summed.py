@@ -57,7 +57,7 @@ class SumBounds(NamedTuple):
         return np.asarray(np.sqrt(self.matrix * matrices + self.vector * vectors))
 
     def summed(self, X: Array, w: Array, g: Array) -> tuple[Array, Array]:
-        """M = Σw·x xᵀ and b = Σg·x over the rows of X.
+        """M = Σw·x xᵀ and b = Σg·x over the rows of X; where w and g are 0, a row may be any.
 
         Raises
         ------
@@ -66,6 +66,7 @@ class SumBounds(NamedTuple):
         """
         if not (w >= 0.0).all():  # also true for NaN
             raise ValueError(f"w must be at least 0, got {w[~(w >= 0.0)][0]!r}")
+        X = np.where(((w != 0.0) | (g != 0.0))[:, None], X, 0.0)  # 0·∞ is no number
         M, b = X.T @ (w[:, None] * X), g @ X
         found = float(self.size(float(np.vdot(M, M)), float(b @ b)))
         if not (found <= _ROUNDED and math.isfinite(found)):

@@ -72,6 +72,28 @@ def test_a_long_vector_with_a_small_matrix_where_there_is_none():
         sums.add(X, 0.4, 0.5)
 
 
+@tabled("x", [np.array([math.inf, -math.inf]), np.array([math.nan, 0.6]), np.array([1e200, -1e308])])
+@tabled("kind", ["PairSums", "PairSums, summed", "PairBatches", "PairMessages"])
+def test_a_record_of_two_zeros_adds_nothing_whatever_its_row_is(kind, x):
+    """A round without a reward has one, whose row may be anything: 0·∞ is no number, and would spoil a whole batch."""
+
+    def after(row):
+        sums = MAKERS[kind.split(",")[0]](rng=np.random.default_rng(0), **{"together": True} if "," in kind else {})
+        if "," in kind:
+            sums.add_sum(np.stack([X, row]), np.array([0.5, 0.0]), np.array([0.1, 0.0]))
+        else:
+            told = (0,) if kind == "PairBatches" else ()
+            sums.add(X, 0.5, 0.1, *told)
+            sums.add(row, 0.0, -0.0, *told)
+        released = sums.release()
+        return np.concatenate([released.H.ravel(), released.b])
+
+    with np.errstate(all="raise"):
+        found = after(x)
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(found, after(np.zeros(2)))
+
+
 @tabled("g", [0.51, -0.51, math.nan, math.inf])
 @tabled("kind", ["ArmSums", "BlockSums"])
 def test_numbers_beyond_their_range(kind, g):
