@@ -19,6 +19,7 @@ __all__ = [
     "checked_budget",
     "checked_reward",
     "checked_rounds",
+    "checked_row",
     "finite_rewards",
     "real_array",
     "real_number",
@@ -239,6 +240,20 @@ def finite_rewards(reward_range: tuple[float, float], whose: str = "for a privat
     if math.isinf(low) or math.isinf(high):
         raise ValueError(f"reward_range must be finite {whose}, got reward_range={reward_range}")
     return low, high
+
+
+def checked_row(index: int, count: int) -> int:
+    """The row of a choice among so many arms.
+
+    Examples
+    --------
+    >>> checked_row(1, 2)
+    1
+    """
+    row = integer("index", index, at_least=0)
+    if row >= count:
+        raise ValueError(f"index must be that of one of {count} arms, got index={index!r}")
+    return row
 
 
 def _bad_row(X: Array) -> int:

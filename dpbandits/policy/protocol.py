@@ -28,7 +28,7 @@ from dpbandits.durability.decision_log import DecisionLog, log_of
 from dpbandits.durability.pending import Pending
 from dpbandits.policy import logs
 from dpbandits.policy.catalogue import Catalogue
-from dpbandits.policy.checks import checked_base_rate, checked_reward
+from dpbandits.policy.checks import checked_base_rate, checked_reward, checked_row
 from dpbandits.policy.choices import Law, Told
 from dpbandits.policy.decision import Decision, PrivacyReport
 from dpbandits.policy.offers import ROWS, Offer
@@ -93,8 +93,7 @@ class Policy(ManyRounds, ABC):
     expire_after : int, optional
         A decision is forgotten when so many further rounds have passed without its reward; by default never.
     decision_log : path or DecisionLog, optional
-        A new .csv or .parquet path, where every decision is logged with its probability and reward: raw data, as
-        confidential as it. See :mod:`dpbandits.durability.decision_log`.
+        A new .csv or .parquet path for a log of decisions, raw data (:mod:`dpbandits.durability.decision_log`).
     rng : numpy.random.Generator, optional
         None is the secure source; a seeded generator makes a simulation.
 
@@ -255,9 +254,7 @@ class Policy(ManyRounds, ABC):
             As by ``select``, or if there is no such arm or probability. The policy's state is as it was.
         """
         X = self.checked_arms(arms)
-        row, count = integer("index", index, at_least=0), self.count(X)
-        if row >= count:
-            raise ValueError(f"index must be that of one of {count} arms, got index={index!r}")
+        row, count = self.checked_row(index, self.count(X)), self.count(X)
         chance = math.nan if probability is None else fraction("probability", probability, include_one=True)
         self.check_process()
         with self.lock:
@@ -268,6 +265,9 @@ class Policy(ManyRounds, ABC):
             self.prepare(X)
             number = self.number() if release is None else release
             return self._decided(X, row, np.empty(0), Told(chance, count), (person, who), number)
+
+    def checked_row(self, index: Any, count: int) -> Any:
+        return checked_row(index, count)  # also of other shapes, where a choice is more than a row
 
     def _admitted(self, person: object) -> int:
         """Refuse a round that there must not be; else whose it is, as it is kept."""

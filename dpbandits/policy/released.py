@@ -42,6 +42,7 @@ from dpbandits.policy.choices import Law
 from dpbandits.policy.chosen import Choice, Choices
 from dpbandits.policy.many import Each
 from dpbandits.policy.ranking import Ranking
+from dpbandits.policy.slates import SlatePolicy
 from dpkit import randomness
 from dpkit.models.links import is_named
 from dpkit.states import files
@@ -151,6 +152,36 @@ class Released:
         if not isinstance(found, Law):
             return Choice(int(found.argmax()), None)
         return Choice(int(found.draw(randomness.resolve(rng)).argmax()), found)
+
+    def choose_slate(self, arms: ArrayLike, rng: np.random.Generator | None = None) -> list[int]:
+        """The rows of k arms by position, for policies that show several at once; ``register`` takes them.
+
+        Parameters
+        ----------
+        arms : array_like of shape (K, d)
+        rng : numpy.random.Generator, optional
+            None is the secure source.
+
+        Raises
+        ------
+        TypeError
+            If the policy shows one arm.
+        ValueError
+            If they are not such an array.
+
+        Examples
+        --------
+        >>> from dpbandits.policies import SlatePrivateGLM
+        >>> policy = SlatePrivateGLM(dim=3, k=2, budget=Budget(2.0, 1e-6), horizon=1000)
+        >>> page = policy.released().choose_slate(np.eye(3))
+        >>> policy.register(np.eye(3), page).indices == tuple(page)
+        True
+        """
+        found, shell = self._law(arms), self._shell
+        if not isinstance(shell, SlatePolicy):
+            raise TypeError(f"{type(shell).__name__} shows one arm: call choose")
+        scores = found.draw(randomness.resolve(rng)) if isinstance(found, Law) else found
+        return shell.placed(scores).tolist()  # type: ignore[no-any-return]
 
     def choose_many(
         self,

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting.arrays import Array
 from accounting.checks import fraction, integer
-from dpbandits.policy.checks import unit_row
+from dpbandits.policy.checks import checked_row, unit_row
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.protocol import Pending, Policy
@@ -97,9 +97,7 @@ class SlatePolicy(Policy):
             found = self.score(X)
             law, scores = (found, found.draw(self.rng)) if isinstance(found, Law) else (None, found)
             if not own:
-                rows = np.empty(min(self.k, len(X)), dtype=np.int64)
-                places = self._places[self._places < len(rows)]
-                rows[places] = ranked(scores, len(rows))
+                rows = self.placed(scores)
                 return self._shown(X, rows, rows, scores, law, (person, who), self.number())
             first = self.score(X[: len(X) // self.k])
             law = first if isinstance(first, Law) else None
@@ -114,6 +112,46 @@ class SlatePolicy(Policy):
         whose = [None] * len(arms) if persons is None else persons
         with self.lock:
             return [self.select(*one) for one in zip(arms, whose, strict=True)]
+
+    def placed(self, scores: Array) -> NDArray[np.int64]:
+        """The rows of a slate of the largest scores, by position: the largest where most people look."""
+        rows = np.empty(min(self.k, len(scores)), dtype=np.int64)
+        rows[self._places[self._places < len(rows)]] = ranked(scores, len(rows))
+        return rows
+
+    def register(
+        self, arms: ArrayLike | None, index: int | Sequence[int], person: str | bytes | int | None = None, **more: Any
+    ) -> SlateDecision:
+        """Write down a slate that was chosen elsewhere, such as by :meth:`dpbandits.Released.choose_slate`.
+
+        Parameters
+        ----------
+        arms : array_like of shape (K, d)
+        index : sequence of int, or int
+            By position, from the top: the row of each arm that is shown, all different. A number is a slate of one.
+        person, **more
+            As for :meth:`dpbandits.Policy.register`, also for errors.
+        """
+        found: Any = super().register(arms, index, person, **more)  # type: ignore[arg-type]
+        return found  # type: ignore[no-any-return]
+
+    def checked_row(self, index: Any, count: int) -> tuple[int, ...]:
+        rows = tuple(checked_row(one, count) for one in (index if isinstance(index, Sequence) else [index]))
+        if not 0 < len(set(rows)) == len(rows) <= self.k:
+            raise ValueError(f"index must hold from 1 to k={self.k} rows, all different, got index={index!r}")
+        return rows
+
+    def _decided(
+        self,
+        arms: Array,
+        index: Any,
+        scores: Array,
+        law: Law | None,
+        whose: tuple[object, int],
+        release: int,
+    ) -> SlateDecision:
+        rows = np.array(index)
+        return self._shown(arms, rows, rows, scores, law, whose, release)
 
     def _shown(
         self,
@@ -135,7 +173,7 @@ class SlatePolicy(Policy):
         return made
 
     def admit_choice(self, arm: Array, index: int, who: int) -> int:
-        # one that was made elsewhere, as Released does: a slate of one
+        # a row of a log: a slate of one
         return self._admit(arm[None], (index,), who)[0]
 
     def _admit(self, shown: Array, chosen: tuple[int, ...], who: int) -> tuple[int, Array]:

@@ -147,8 +147,8 @@ class Application:
             needed = " or ".join(route.scopes)
             raise Refusal(403, f"this needs a client with the scope {needed}", connection="close")
         asked: Any = route.asked and parsed(await self._bodies.read(receive), route.asked)
-        if route.path == "/v1/decisions":
-            desk.rates.take(caller, len(asked.decisions))
+        if route.path in ("/v1/decisions", "/v1/slates"):
+            desk.rates.take(caller, len(asked.decisions if route.path == "/v1/decisions" else asked.slates))
         elif route.asked and issubclass(route.asked, personalizer.RankRequest):
             desk.rates.take(caller, 1)
         try:

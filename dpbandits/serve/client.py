@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -60,13 +61,25 @@ class Client:
         found: list[dict[str, Any]] = self.send("POST", f"{self._at}/decisions", body)["decisions"]
         return found
 
+    def slates(self, *asked: dict[str, Any], activate: bool = True) -> list[dict[str, Any]]:
+        """Slates for ``{"names": ["storm", …], "arms": [[…], …]}``, with ``"person"`` where needed; an arm a name.
+
+        ``"slate"`` of each holds the names to show, by position from the top; else as :meth:`decide`.
+        """
+        body = {"slates": asked, "activate": activate}
+        found: list[dict[str, Any]] = self.send("POST", f"{self._at}/slates", body)["slates"]
+        return found
+
     def activate(self, *tickets: str) -> list[dict[str, Any]]:
         """Ids of decisions that were answered with tickets; each counts once, however often it is sent."""
         found: list[dict[str, Any]] = self.send("POST", f"{self._at}/activations", {"tickets": tickets})["activations"]
         return found
 
-    def reward(self, *rewards: tuple[str, float]) -> list[str]:
-        """What became of rewards: of each ``(id, reward)``, with the id of its decision, the status."""
+    def reward(self, *rewards: tuple[str, float | Sequence[float]]) -> list[str]:
+        """What became of rewards: of each ``(id, reward)``, with the id of its decision, the status.
+
+        The reward of a slate is a list: one number for each position that was seen, from the top.
+        """
         for one in rewards:
             if len(one) == 2 and one[0] is None:
                 raise ValueError(

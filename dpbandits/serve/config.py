@@ -51,6 +51,7 @@ from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.policy.offers import NOTHING, ROWS
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
+from dpbandits.policy.slates import SlatePolicy
 from dpbandits.serve.clients import Callers, Client, Proxy, clients_of, proxy_of
 from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read, table, whole
@@ -446,6 +447,11 @@ def built(tree: Mapping[str, Any], folder: Path) -> Config:
             "service.mode must be 'bandit' for this class, which counts plays without noise: choices of another rule "
             "may tell of those who came, got mode='apprentice'"
         )
+    if config.apprentice and issubclass(kind, SlatePolicy):
+        raise ValueError(
+            "service.mode must be 'bandit' for this class, which shows several arms: an apprentice's requests bring "
+            "one choice, got mode='apprentice'"
+        )
     # the constructor's own errors name the parameter, its value and its bound
     probe = config.probe()
     if wait is not None:
@@ -463,6 +469,11 @@ def _hashed(config: Config, probe: PrivatePolicy[Any], seed: int, ranges: Mappin
     if probe.offer is not ROWS:
         raise ValueError(
             f"[features] must be for a policy.class that takes any arms, got {type(probe).__name__}, which does not"
+        )
+    if isinstance(probe, SlatePolicy):
+        raise ValueError(
+            f"[features] must be for a policy.class that shows one arm, got {type(probe).__name__}: pages are asked "
+            f"for at /v1/slates"
         )
     if config.apprentice:
         raise ValueError("[features] must be with service.mode = 'bandit', got mode='apprentice'")

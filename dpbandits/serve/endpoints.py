@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
+from accounting.arrays import Array
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.chosen import Choices
 from dpbandits.policy.many import Rounds, together
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
+from dpbandits.policy.slates import SlatePolicy
 from dpbandits.serve.answers import (
     Apprentice,
     Curve,
@@ -42,10 +44,12 @@ from dpbandits.serve.messages import (
     Answer,
     Ask,
     Asked,
+    AskedSlates,
     Refusal,
     Rewarded,
     Rewards,
     Route,
+    Slates,
     Tickets,
     bounded,
 )
@@ -88,10 +92,8 @@ def _loaded(dim: int) -> None:
 
 def routes_of(of: Endpoints | type[Endpoints], batch: int, *, experiment: bool) -> list[Route]:
     """What a run answers: by an object, or (for the schema alone) by the class."""
-    asked, tickets, rewards = (
-        bounded(model, name, batch)
-        for model, name in ((Asked, "decisions"), (Tickets, "tickets"), (Rewards, "rewards"))
-    )
+    lists = ((Asked, "decisions"), (AskedSlates, "slates"), (Tickets, "tickets"), (Rewards, "rewards"))
+    asked, slates, tickets, rewards = (bounded(model, name, batch) for model, name in lists)
     html = "text/html; charset=utf-8"
     headers = {
         "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
@@ -104,6 +106,7 @@ def routes_of(of: Endpoints | type[Endpoints], batch: int, *, experiment: bool) 
     ]
     return [
         Route("POST", "/v1/decisions", of.decide, ("decide",), asked, Answer),
+        Route("POST", "/v1/slates", of.decide_slates, ("decide",), slates, Slates),
         Route("POST", "/v1/activations", of.activate, ("decide",), tickets, Activations),
         Route("POST", "/v1/rewards", of.reward, ("reward",), rewards, Rewarded),
         Route("GET", "/v1/released", of.released, ("decide", "read"), told=ReleasedJson),
@@ -146,6 +149,11 @@ class Endpoints:
         _loaded(min(max(4, probe.dim), 20))
         # whether a person has one decision, which is given again
         self._once = config.experiment and probe.persons is not None
+        # how many arms a decision shows, where that is more than one
+        self._k = probe.k if isinstance(probe, SlatePolicy) else None
+        number = "lie in the policy's reward_range"
+        each = "one for each position that was seen, from the top, in the policy's reward_range"
+        self._rewards = f"be a number and {number}" if self._k is None else f"be a list of at most k={self._k}, {each}"
         self._by_person = probe.persons is not None or config.budget.unit == "person"
         self.routes = routes_of(self, config.limits.batch, experiment=config.experiment)
         self._rewarding = frozenset({"/v1/rewards"})
@@ -167,6 +175,8 @@ class Endpoints:
 
     async def decide(self, body: Asked, _: Client | None) -> str:
         """Choose, and wait for rewards."""
+        if self._k is not None:
+            raise Refusal(422, f"this policy shows k={self._k} arms: ask for them at /v1/slates", ["decisions"])
         released = self.newest()
         found = self._choose(body.decisions, released, tell=body.probabilities)
         ids: Sequence[str | None] = [None] * len(found)
@@ -181,10 +191,7 @@ class Endpoints:
                 for (choice, bandit), (_, index, new) in zip(found, seen, strict=True)
             ]
         elif body.activate:
-            try:
-                ids = await self._writer.ask("decide", [choice for choice, _ in found])
-            except Away as error:  # tickets, then
-                maybe = error.ids or maybe
+            ids, maybe = await self._written([choice for choice, _ in found])
         answers = []
         for id, perhaps, (choice, bandit) in zip(ids, maybe, found, strict=True):
             answer = {
@@ -200,6 +207,45 @@ class Endpoints:
                 answer["ticket"] = punched(choice, self._writer.key, perhaps)
             answers.append(answer)
         return _quick({"decisions": answers})
+
+    async def decide_slates(self, body: AskedSlates, caller: Client | None) -> str:
+        """Choose slates, such as pages of articles, and wait for rewards by position."""
+        if self._k is None:
+            raise Refusal(422, "this policy shows one arm: ask for it at /v1/decisions", ["slates"])
+        released = self.newest()
+        asks = [Ask.model_construct(arms=one.arms, person=one.person) for one in body.slates]
+        whose = [self._checked(ask, f"slates.{i}") for i, ask in enumerate(asks)]
+        for i, one in enumerate(body.slates):
+            if not self._k <= len(set(one.names)) == len(one.names) == len(one.arms):
+                raise Refusal(
+                    422, f"names must be k={self._k} or more, all different, one for each arm", [f"slates.{i}"]
+                )
+        pages = [self._page(released, X) for X in self._offered(asks, "slates")]
+        choices = [Choice(int(page[0]), None, shown, who) for (page, shown), who in zip(pages, whose, strict=True)]
+        ids: Sequence[str | None] = [None] * len(choices)
+        maybe: Sequence[str] = ["0-"] * len(choices)
+        if body.activate:
+            ids, maybe = await self._written(choices)
+        answers = []
+        for one, (page, _), choice, id, perhaps in zip(body.slates, pages, choices, ids, maybe, strict=True):
+            answer = {
+                "id": id,
+                "slate": [one.names[row] for row in page],
+                "release": released.number,
+                "learned": id is not None and not id.startswith("0-"),
+            }
+            answers.append(
+                answer if id is not None else answer | {"ticket": punched(choice, self._writer.key, perhaps)}
+            )
+        return _quick({"slates": answers})
+
+    async def _written(self, choices: Sequence[Choice]) -> tuple[Sequence[str | None], Sequence[str]]:
+        """The ids of decisions, or, where the database is away, none, and by which they may be there all the same."""
+        nowhere = ["0-"] * len(choices)
+        try:
+            return await self._writer.ask("decide", choices), nowhere
+        except Away as error:  # tickets, then
+            return [None] * len(choices), error.ids or nowhere
 
     async def activate(self, body: Tickets, _: Client | None) -> str:
         """Learn from decisions that were answered with tickets; each counts once."""
@@ -221,9 +267,11 @@ class Endpoints:
         checked = []
         for i, one in enumerate(body.rewards):
             try:
-                checked.append((one.id, self._probe.checked_reward(one.reward)))
+                if isinstance(one.reward, list) is (self._k is None):
+                    raise ValueError
+                checked.append((one.id, self._probe.checked_reward(one.reward)))  # type: ignore[arg-type]
             except ValueError:
-                raise Refusal(422, "reward must lie in the policy's reward_range", [f"rewards.{i}"]) from None
+                raise Refusal(422, f"reward must {self._rewards}", [f"rewards.{i}"]) from None
         statuses = await self._writer.ask("reward", checked)
         told_back = [{"id": id, "status": status} for (id, _), status in zip(checked, statuses, strict=True)]
         return _quick({"rewards": told_back})
@@ -363,6 +411,13 @@ class Endpoints:
             found.append((Choice(index, chance, arm, who, old, visit=visit), bandit))
         return found
 
+    def _page(self, released: Released, X: Array) -> tuple[list[int], Array]:
+        """The rows to show, by position, and their arms."""
+        shell: Any = released._shell
+        law = shell.score_elsewhere(X)
+        rows = shell.placed(law.draw(self._rng) if isinstance(law, Law) else law)
+        return rows.tolist(), X[rows]
+
     def _drawn(self, shell: PrivatePolicy[Any], offered: Rounds, *, tell: bool) -> tuple[list[int], list[float]]:
         """The chosen indices, and how likely they were, which for some laws costs a hundred times what they do."""
         if len(offered) > 1:
@@ -390,7 +445,7 @@ class Endpoints:
             raise Refusal(422, f"chosen is {needed} in apprentice mode, and only there", [at])
         return self._person(ask.person, at) if self._by_person else None
 
-    def _offered(self, asks: Sequence[Ask]) -> Rounds:
+    def _offered(self, asks: Sequence[Ask], at: str = "decisions") -> Rounds:
         """The arms (or contexts) of decisions, checked: all at once where they have one shape."""
         if self._probe.takes == "arms" and len(asks) > 1 and len({len(ask.arms or ()) for ask in asks}) == 1:
             with suppress(ValueError, OverflowError):  # which of them it is, is found below
@@ -406,7 +461,7 @@ class Endpoints:
             except (ValueError, OverflowError):
                 what = "arms must be rows" if self._probe.takes == "arms" else "context must be a list"
                 told = f"{what} of {self._probe.dim} numbers, of norm at most 1"
-                raise Refusal(422, told, [f"decisions.{i}"]) from None
+                raise Refusal(422, told, [f"{at}.{i}"]) from None
         return together(rounds) if len(rounds) > 1 else rounds
 
     def _person(self, given: str | None, at: str) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
+from dpbandits.policy.slates import SlatePolicy
 from dpbandits.serve.config import Config
 from dpbandits.serve.contract import amend, terms_of
 from dpbandits.serve.database import Mismatch, named
@@ -100,8 +101,11 @@ class Learner:
             self._follow([])
             with self.leading():
                 amend(self.store, terms_of(config, self.policy), self.store.now)
+            self._default: Any = config.default
             if config.wait is not None:
                 self.store.order_by_time()
+                if isinstance(self.policy, SlatePolicy):  # of every position
+                    self._default = self.policy.checked_reward([config.default] * self.policy.k)  # type: ignore[arg-type]
             self._trial = Trial.of(self.policy)
             if config.together:
                 self.policy.run.also = self._released_together
@@ -209,7 +213,7 @@ class Learner:
             with self.leading():
                 self.store.note("learned", point)
                 if config.wait is not None and self._clocks_agree():
-                    self.store.default(now - config.wait, config.default, MOST)
+                    self.store.default(now - config.wait, self._default, MOST)
                     expire(self.store.database, now - config.wait, MOST)
         horizon = self.policy.horizon
         room = MOST if horizon is None else min(MOST, horizon - self.policy.decisions)
@@ -229,7 +233,7 @@ class Learner:
                     taken.append(waiting.popleft())
                     # they were checked when they came: one that is refused was learned before a crash, or has expired
                     with suppress(ValueError):
-                        self.policy.update(taken[-1].decision - 1, taken[-1].reward)
+                        self.policy.update(taken[-1].decision - 1, taken[-1].told)  # type: ignore[arg-type]
                 if following is not None and not (trial and trial.ended):
                     self._register(*following[:2])
         if trial and end is not None and not trial.ended and not events and self.policy.decisions == end["after"]:
@@ -274,6 +278,9 @@ class Learner:
             pass  # a release that was due has ended it: this decision does not count
         elif policy.takes == "context":
             policy.register(choice.arm, choice.chosen, choice.person, probability=choice.probability)
+        elif isinstance(policy, SlatePolicy):  # what is kept are the arms that were shown, in their order
+            shown = choice.arm.reshape(-1, policy.dim)
+            policy.register(shown, range(len(shown)), choice.person)
         else:  # only the chosen arm is kept, as the only one
             policy.register(choice.arm[None], 0, choice.person, probability=choice.probability)
         if policy.run.step != step:

@@ -15,6 +15,7 @@ __all__ = [
     "Answer",
     "Ask",
     "Asked",
+    "AskedSlates",
     "Decided",
     "Problem",
     "Refusal",
@@ -22,6 +23,7 @@ __all__ = [
     "Rewarded",
     "Rewards",
     "Route",
+    "Slates",
     "Tickets",
     "Told",
     "bounded",
@@ -85,6 +87,42 @@ class Answer(_Strict):
     decisions: list[Decided]
 
 
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class AskSlate(_Strict):
+    """One slate to be chosen, such as a page of articles, of k candidates."""
+
+    names: Annotated[list[Name], Field(fail_fast=True)] = Field(min_length=1, description="at least k, all different")
+    arms: Annotated[list[Vector], Field(fail_fast=True)] = Field(
+        min_length=1, description="by name, rows of d numbers, of norm at most 1"
+    )
+    person: str | None = Field(None, min_length=1, description="whose round it is; needed where persons are protected")
+
+
+class AskedSlates(_Strict):
+    """Slates to be chosen, one or many."""
+
+    slates: list[AskSlate] = Field(min_length=1, fail_fast=True)
+    activate: bool = Field(True, description="false: give tickets, and learn from those that are activated later")
+
+
+class DecidedSlate(_Strict):
+    """One slate: the names of what to show, by position, from the top; else as a decision."""
+
+    id: str | None
+    slate: list[str]
+    release: int
+    learned: bool
+    ticket: str | None = None
+
+
+class Slates(_Strict):
+    """Slates, in the order in which they were asked for."""
+
+    slates: list[DecidedSlate]
+
+
 class Tickets(_Strict):
     """Tickets of decisions that are to be learned from."""
 
@@ -106,10 +144,10 @@ class Activations(_Strict):
 
 
 class Reward(_Strict):
-    """The reward of a decision."""
+    """The reward of a decision; of a slate a list, of the positions that were seen, from the top."""
 
     id: str = Field(min_length=1, max_length=100)
-    reward: Number
+    reward: Number | Annotated[list[Number], Field(max_length=1000, fail_fast=True)]
 
 
 class Rewards(_Strict):

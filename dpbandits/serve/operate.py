@@ -120,7 +120,9 @@ def adopt(config: Config) -> list[str]:
     with suppress(Mismatch), closing(Store(config.database)) as store:
         half = store.fact("contract") is None
     if not half and tables.widen(config.database):
-        return [f"{named(config.database)} is of this release now; it has a table of events, and is else as it was"]
+        return [
+            f"{named(config.database)} is of this release now; it has room for events and slates, and is else as it was"
+        ]
     policy = config.open_policy()
     try:
         if not half:

@@ -33,7 +33,7 @@ from dpbandits.policy.released import Released
 from dpbandits.serve.clients import Client
 from dpbandits.serve.config import Config
 from dpbandits.serve.events import Ranked, secret
-from dpbandits.serve.messages import Number, Refusal, Route, bounded
+from dpbandits.serve.messages import Name, Number, Refusal, Route, bounded
 from dpbandits.serve.store import Choice
 from dpbandits.serve.tickets import punched
 from dpbandits.serve.writer import Writer
@@ -65,7 +65,6 @@ _FEW, _DRAWS = 10, 512
 _BOTH = ("decide", "reward")
 _CODES = {400: "BadRequest", 404: "ResourceNotFound", 500: "InternalServerError"}
 
-Name = Annotated[str, Field(min_length=1, max_length=_LONGEST)]
 Features = Annotated[list[dict[str, Any]], Field(fail_fast=True)]
 
 

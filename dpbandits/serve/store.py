@@ -62,6 +62,9 @@ __all__ = ["Choice", "Event", "LeaseLost", "Status", "Store", "WentBack"]
 
 Status = Literal["accepted", "duplicate", "defaulted", "closed", "late", "unknown"]
 
+# a reward, or those of a slate by position
+Told = float | tuple[float, ...]
+
 # what ``rewarded`` says of a decision
 _OPEN, _REWARDED, _DEFAULTED = 0, 1, 2
 _COUNTS = "decisions, rewards, released, digest, incarnation, knocks, confirmed"
@@ -79,6 +82,7 @@ class LeaseLost(RuntimeError):
 class Choice:
     """A decision as it is written down: which arm, with which probability, what it is learned from, and whose it is.
 
+    Of a slate ``arm`` has a row for each position, and ``chosen`` and ``probability`` are of the first one.
     ``bandit`` is what the bandit would have chosen in an apprentice's place; ``token`` that of a ticket, and ``maybe``
     the number by which it may be written down already. ``visit`` is a hash of the person, where each has one
     decision.
@@ -98,6 +102,7 @@ class Choice:
 class Event:
     """A reward that waits for the learner: of which decision, and after how many decisions it came.
 
+    Of a slate ``positions`` are those that were seen, and ``reward`` is their sum.
     Of an apprentice: whether the bandit would have chosen the same, and with which probability the old rule did.
     """
 
@@ -107,6 +112,12 @@ class Event:
     reward: float
     agreed: int | None = None
     probability: float | None = None
+    positions: bytes | None = None
+
+    @property
+    def told(self) -> Told:
+        """What a policy learns."""
+        return self.reward if self.positions is None else tuple(np.frombuffer(self.positions, "<f8").tolist())
 
 
 class Store:
@@ -340,14 +351,14 @@ class Store:
         told = [(one.token, ids[one.token]) for one in choices]
         return [(id, id is not None and new.pop(token, None) is not None) for token, id in told]
 
-    def reward(self, rewards: Sequence[tuple[str, float]], now: float, wait: float | None) -> list[Status]:
+    def reward(self, rewards: Sequence[tuple[str, Told]], now: float, wait: float | None) -> list[Status]:
         """Write rewards down, the first one of each decision."""
         # what is none of our ids is answered alike, and is never looked up
         found = [self.ids.read(id) for id, _ in rewards]
         query = "SELECT number, token, rewarded, at, chosen, bandit, probability FROM decisions WHERE number IN"
         known = {row[0]: row[1:] for row in self.database.among(query, sorted({one.number for one in found if one}))}
         statuses: list[Status] = []
-        taken: dict[int, tuple[float, int | None, float | None]] = {}
+        taken: dict[int, tuple[Told, int | None, float | None]] = {}
         for (_, value), one in zip(rewards, found, strict=True):
             if one is None:
                 statuses.append("unknown")
@@ -371,14 +382,17 @@ class Store:
         self._take(taken, _REWARDED)
         return statuses
 
-    def _take(self, taken: Mapping[int, tuple[float, int | None, float | None]], rewarded: int) -> None:
+    def _take(self, taken: Mapping[int, tuple[Told, int | None, float | None]], rewarded: int) -> None:
         """Close decisions, and let their rewards wait for the learner."""
         rows = []
         for number, (value, agreed, probability) in taken.items():
             self._rewards += 1
-            rows.append((self._rewards, number, self._decisions, value, agreed, probability))
+            reward, positions = (
+                (sum(value), np.array(value, "<f8").tobytes()) if isinstance(value, tuple) else (value, None)
+            )
+            rows.append((self._rewards, number, self._decisions, reward, agreed, probability, positions))
         list(self.database.among(f"UPDATE decisions SET rewarded = {rewarded} WHERE number IN", list(taken)))
-        self.database.insert("rewards", rows)
+        self.database.insert("rewards (number, decision, after, reward, agreed, probability, positions)", rows)
 
     # ------------------------------------------------------------------------------------------------ learner
 
@@ -423,7 +437,7 @@ class Store:
         with self.writing():
             self.database.execute("CREATE INDEX IF NOT EXISTS waiting ON decisions (at) WHERE rewarded = 0")
 
-    def default(self, before: float, value: float, most: int) -> int:
+    def default(self, before: float, value: Told, most: int) -> int:
         """Give the default to decisions made before a time that have no reward; how many."""
         query = (
             "SELECT number, chosen, bandit, probability FROM decisions WHERE rewarded = 0 AND at < ? "
@@ -457,7 +471,8 @@ class Store:
 
     def rewards(self, most: int) -> list[Event]:
         """The rewards that wait, in the order in which they came."""
-        query = "SELECT number, decision, after, reward, agreed, probability FROM rewards ORDER BY number LIMIT ?"
+        names = "number, decision, after, reward, agreed, probability, positions"
+        query = f"SELECT {names} FROM rewards ORDER BY number LIMIT ?"
         return [Event(*row) for row in self.database.execute(query, most).fetchall()]
 
     def taken(self, events: Sequence[Event], part: int | None) -> None:

@@ -20,13 +20,14 @@ NONE = (
     ": is the path right, and its volume mounted? A new run is made by `dpbandits serve init run.toml`, and by "
     "nothing else"
 )
-_FORMAT, _IS_FORMAT = 4, "WHERE name = 'format'"
+_FORMAT, _IS_FORMAT = 5, "WHERE name = 'format'"
 _EVENTS = """
 CREATE TABLE IF NOT EXISTS events (
   event TEXT PRIMARY KEY, request TEXT NOT NULL, answer TEXT NOT NULL, at {real} NOT NULL, number {whole} NOT NULL,
   id TEXT NOT NULL, ticket TEXT){end};
 CREATE INDEX IF NOT EXISTS ranked ON events (at)
 """
+_SLATES = "ALTER TABLE rewards ADD COLUMN positions {bytes}"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS counts (
   one {whole} PRIMARY KEY, decisions {whole} NOT NULL, rewards {whole} NOT NULL, released {whole} NOT NULL,
@@ -37,7 +38,7 @@ CREATE TABLE IF NOT EXISTS decisions (
 CREATE INDEX IF NOT EXISTS served ON decisions (number) WHERE rewarded > 0;
 CREATE TABLE IF NOT EXISTS rewards (
   number {whole} PRIMARY KEY, decision {whole} NOT NULL, after {whole} NOT NULL, reward {real} NOT NULL,
-  agreed {whole}, probability {real}){end};
+  agreed {whole}, probability {real}, positions {bytes}){end};
 CREATE TABLE IF NOT EXISTS releases (
   number {whole} PRIMARY KEY, at {real} NOT NULL, decisions {whole} NOT NULL, released TEXT NOT NULL,
   shown TEXT NOT NULL){end};
@@ -64,7 +65,7 @@ def check_format(database: Database, where: Path | str) -> None:
         raise Mismatch(f"storage.database: there is no service in {named(where)}{NONE}")
     if (found := _format(database)) != _FORMAT:
         adopted = "`dpbandits serve init run.toml --adopt` changes it over"
-        way = adopted if found in (2, 3) else "another release of this package made it, and reads it"
+        way = adopted if found in (2, 3, 4) else "another release of this package made it, and reads it"
         raise Mismatch(f"storage.database must be of format {_FORMAT}, got {named(where)} of format {found}: {way}")
 
 
@@ -101,13 +102,17 @@ def create(where: Path | str, facts: Mapping[str, Any]) -> None:
 
 
 def widen(where: Path | str) -> bool:
-    """Change over a database of format 3, which had no events; False if it is of another one."""
+    """Change over a database of format 3, which had no events, or 4, which had no slates; False if of another one."""
     database = opened(where)
     try:
-        if not database.columns("facts") or _format(database) != 3:
+        if not database.columns("facts") or _format(database) not in (3, 4):
             return False
         with database.writing():
-            for statement in (*_statements(_EVENTS, database), f"UPDATE facts SET value = '{_FORMAT}' {_IS_FORMAT}"):
+            for statement in (
+                *_statements(_EVENTS, database),
+                *_statements(_SLATES, database),
+                f"UPDATE facts SET value = '{_FORMAT}' {_IS_FORMAT}",
+            ):
                 database.execute(statement)
         return True
     finally:
@@ -145,6 +150,7 @@ def adopt(where: Path | str, facts: Mapping[str, Any], least: int) -> None:
                 "CREATE TABLE IF NOT EXISTS visits "
                 f"(person TEXT PRIMARY KEY, id TEXT NOT NULL, chosen {whole} NOT NULL){database.types['end']}",
                 *_statements(_EVENTS, database),
+                *_statements(_SLATES, database),
                 "DROP INDEX IF EXISTS served",
                 "CREATE INDEX served ON decisions (number) WHERE rewarded > 0",
             ):

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.core import NotSet
-from serving import TOKENS, configured, drain, refresh, worker
+from serving import ONE_PASS, TOKENS, configured, drain, refresh, worker
 
 from dpbandits.serve.learner import Learner
 
@@ -37,11 +37,20 @@ sound = st.fixed_dictionaries(
         "person": st.text(min_size=1),
     }
 )
+pages = st.fixed_dictionaries(
+    {},
+    optional={
+        "names": st.one_of(st.lists(st.text(), max_size=4), trees),
+        "arms": st.one_of(vectors, trees),
+        "person": st.one_of(st.text(), trees),
+    },
+)
 rewards = st.fixed_dictionaries({}, optional={"id": st.one_of(st.text(), trees), "reward": st.one_of(numbers, trees)})
 bodies = {
     "/v1/decisions": st.one_of(
         trees, st.fixed_dictionaries({"decisions": st.one_of(st.lists(sound), st.lists(asks), trees)})
     ),
+    "/v1/slates": st.one_of(trees, st.fixed_dictionaries({"slates": st.one_of(st.lists(pages), trees)})),
     "/v1/activations": st.one_of(
         trees, st.fixed_dictionaries({"tickets": st.one_of(st.lists(st.text(min_size=1)), trees)})
     ),
@@ -51,9 +60,12 @@ whole = st.one_of(*(st.tuples(st.just(path), body.map(json.dumps)) for path, bod
 torn = st.tuples(st.sampled_from(sorted(bodies)), st.binary(max_size=50))
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    config = configured(tmp_path_factory.mktemp("fuzz"), unit="person")
+SLATES = 'class = "SlatePrivateGLM"\ndim = 3\nk = 2\nhorizon = 300\nrounds_per_person = 3'
+
+
+@pytest.fixture(scope="module", params=[ONE_PASS, SLATES], ids=["one arm", "slates"])
+def browser(request, tmp_path_factory):
+    config = configured(tmp_path_factory.mktemp("fuzz"), policy=request.param, unit="person")
     learner = Learner(config)
     with worker(config) as found:
         refresh(found, 0)

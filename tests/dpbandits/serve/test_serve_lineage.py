@@ -571,6 +571,7 @@ def earlier(config):
     with closing(sqlite3.connect(config.database, isolation_level=None)) as db:
         for statement in (
             "ALTER TABLE decisions DROP COLUMN digest",
+            "ALTER TABLE rewards DROP COLUMN positions",
             *(f"ALTER TABLE counts DROP COLUMN {name}" for name in ("digest", "incarnation", "knocks", "confirmed")),
             "DELETE FROM facts WHERE name IN ('run', 'learned', 'contract', 'incarnations')",
             "UPDATE facts SET value = '2' WHERE name = 'format'",
@@ -589,7 +590,7 @@ def test_a_run_of_an_earlier_release_is_taken_over_by_a_command(tmp_path, monkey
         more = [one["id"] for one in browser.decide(*[{"arms": ARMS}] * 2)]  # not taken in yet
     short = ["-".join(id.split("-")[:2]) for id in [*old, *more]]
     earlier(config)
-    with pytest.raises(Mismatch, match=r"of format 4, got .* of format 2: `dpbandits serve init run.toml --adopt`"):
+    with pytest.raises(Mismatch, match=r"of format 5, got .* of format 2: `dpbandits serve init run.toml --adopt`"):
         Learner(config)
     killed(monkeypatch, operate, "record", operate.adopt, config)
     operate.adopt(config)
@@ -636,8 +637,8 @@ def test_the_last_words_of_a_refusal_reach_the_log(tmp_path, capsys, monkeypatch
     with pytest.raises(SystemExit) as ended:
         process.learner(config)
     assert ended.value.code == supervise.MISFIT
-    assert "learner: storage.database must be of format 4" in capsys.readouterr().err
+    assert "learner: storage.database must be of format 5" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         process.worker(config, None)
     assert ended.value.code == supervise.MISFIT
-    assert "worker: storage.database must be of format 4" in capsys.readouterr().err
+    assert "worker: storage.database must be of format 5" in capsys.readouterr().err

@@ -407,6 +407,7 @@ def test_a_database_without_events_is_taken_over_by_a_command(tmp_path):
     config = configured(tmp_path, policy=counting(300), more=FEATURES)
     with closing(sqlite3.connect(config.database, isolation_level=None)) as database:
         database.execute("DROP TABLE events")
+        database.execute("ALTER TABLE rewards DROP COLUMN positions")
         database.execute("UPDATE facts SET value = '3' WHERE name = 'format'")
     with pytest.raises(Mismatch, match=r"of format 3: `dpbandits serve init run.toml --adopt`"):
         Store(config.database)

@@ -36,21 +36,25 @@ def checked(document, answer, path, method="get"):
 
 
 def test_every_answer_is_of_its_model(tmp_path):
-    """Of a bandit with raw curves, in an apprentice's place, and of an experiment."""
+    """Of a bandit with raw curves, in an apprentice's place, of an experiment, and of one that shows pages."""
     models, listed = set(), set()
     services = {
         "bandit": {"more": "[page]\ncurves = true\nreference = [[[1.0, 0.0, 0.0]]]"},
         "apprentice": {"more": "[service]\nmode = 'apprentice'\n[page]\ncurves = true"},
         "experiment": {"policy": EXPERIMENT},
+        "slates": {"policy": 'class = "SlatePrivateGLM"\ndim = 3\nk = 2\nhorizon = 200'},
     }
     for name, service in services.items():
         (tmp_path / name).mkdir()
         with served(configured(tmp_path / name, **service)) as (learner, browser):
             document = browser.send("GET", "/openapi.json").json()
-            asked = {"bandit": {"arms": ARMS}, "apprentice": {"arms": ARMS, "chosen": 0}, "experiment": {}}[name]
-            told = browser.send("POST", "/v1/decisions", "decider", json={"decisions": [asked] * 40})
-            models.add(checked(document, told, "/v1/decisions", "post"))
-            rewards = [{"id": one["id"], "reward": 1.0} for one in told.json()["decisions"]]
+            asked = {"bandit": {"arms": ARMS}, "apprentice": {"arms": ARMS, "chosen": 0}, "experiment": {}}
+            asked["slates"] = {"names": ["a", "b", "c"], "arms": ARMS}
+            what = "slates" if name == "slates" else "decisions"
+            told = browser.send("POST", f"/v1/{what}", "decider", json={what: [asked[name]] * 40})
+            models.add(checked(document, told, f"/v1/{what}", "post"))
+            reward = [0.0, 1.0] if name == "slates" else 1.0
+            rewards = [{"id": one["id"], "reward": reward} for one in told.json()[what]]
             told = browser.send("POST", "/v1/rewards", "learner", json={"rewards": rewards})
             models.add(checked(document, told, "/v1/rewards", "post"))
             told = browser.send("POST", "/v1/activations", "decider", json={"tickets": ["x"]})
@@ -130,6 +134,11 @@ try {
 } catch (error) {
   if (error instanceof Refused) status = error.status;
 }
+try {
+  await new Client(url, decider).decideSlates({ slates: [{ names: ["a"], arms: [[1, 0, 0]] }] });
+} catch (error) {
+  if (error instanceof Refused) status += error.status;
+}
 console.log(JSON.stringify([decisions.length, statuses, privacy.spent.epsilon, privacy.unit, status]));
 """
 WRONG = """
@@ -171,7 +180,7 @@ def test_a_client_written_from_the_schema_speaks_to_a_service(address, tmp_path)
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert found.returncode == 0, found.stderr
     count, statuses, epsilon, unit, status = json.loads(found.stdout)
-    assert (count, statuses, unit, status) == (2, ["accepted"] * 2, "round", 401)
+    assert (count, statuses, unit, status) == (2, ["accepted"] * 2, "round", 401 + 422)
     assert epsilon == pytest.approx(1.0, abs=1e-6)
 
 

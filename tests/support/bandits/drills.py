@@ -257,19 +257,21 @@ def rotation(service):
 
 
 def upgrade(service):
-    """The database is of an earlier release, of either format; what was acknowledged before is learned after."""
+    """The database is of an earlier release, of any format; what was acknowledged before is learned after."""
     service.plays(service.luck.randrange(1, 8))
     service.goes_on(service.luck.randrange(0, 4))  # what no learner has seen
-    older = service.luck.random() < 0.5
+    format = service.luck.choice((2, 3, 4))
     with closing(sqlite3.connect(service.config.database, isolation_level=None)) as db:
-        db.execute("DROP TABLE events")
-        db.execute(f"UPDATE facts SET value = '{2 if older else 3}' WHERE name = 'format'")
-        if older:
+        db.execute("ALTER TABLE rewards DROP COLUMN positions")
+        db.execute(f"UPDATE facts SET value = '{format}' WHERE name = 'format'")
+        if format < 4:
+            db.execute("DROP TABLE events")
+        if format < 3:
             db.execute("ALTER TABLE decisions DROP COLUMN digest")
             for name in ("digest", "incarnation", "knocks", "confirmed"):
                 db.execute(f"ALTER TABLE counts DROP COLUMN {name}")
             db.execute("DELETE FROM facts WHERE name IN ('run', 'learned', 'contract', 'incarnations')")
-    if older:
+    if format < 3:
         service.config.checkpoint.with_name("service.checkpoint.trail").unlink()
         service.ids = {one: "-".join(id.split("-")[:2]) for one, id in service.ids.items()}
     if service.plays(1):

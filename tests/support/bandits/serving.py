@@ -86,6 +86,11 @@ class Browser:
         assert answer.status_code == 200, answer.text
         return answer.json()["decisions"]
 
+    def slates(self, *asked, **more):
+        answer = self.send("POST", "/v1/slates", "decider", json={"slates": list(asked)} | more)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["slates"]
+
     def activate(self, *tickets):
         answer = self.send("POST", "/v1/activations", "decider", json={"tickets": list(tickets)})
         assert answer.status_code == 200, answer.text
