@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.checks import integer
+from dpkit.continual.coefficients import ROUNDING
 
 __all__ = [
     "UNIT_ROUNDOFF",
@@ -67,6 +68,9 @@ class Factorization(ABC):
         The largest standard deviation of noise, in units of γ, that the encoder has room for.
     in_parts : bool
         Whether ``many`` is called on parts of its inputs that fit into the processor's cache.
+    agreement : float
+        How far, relatively, the norms that two machines compute of one saved factor may lie apart. They are rounded up
+        by as much or more.
 
     Examples
     --------
@@ -83,6 +87,7 @@ class Factorization(ABC):
     fineness: float = 0.0
     largest_noise: float = math.inf
     in_parts: bool = True
+    agreement: float = ROUNDING - 1.0
 
     def __init__(self, horizon: int) -> None:
         self.horizon = checked_horizon(horizon)
@@ -116,6 +121,16 @@ class Factorization(ABC):
     @abstractmethod
     def public(self, t: int) -> dict[str, NDArray[Any]]:
         """The live arrays of the decoder after ``t`` inputs, by name."""
+
+    def as_saved(self, arrays: Mapping[str, NDArray[Any]]) -> Factorization:
+        """The factorization that a saved stream goes on with: this one, unless the stream has kept its own factor.
+
+        Raises
+        ------
+        ValueError
+            If what was kept is no factor of this kind.
+        """
+        return self
 
     def check_saved(self, arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: B027 (a state that cannot be wrong)
         """Refuse saved arrays that no stream can have reached, and for which the promise would not hold."""

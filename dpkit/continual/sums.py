@@ -12,6 +12,11 @@ k is that of C·x plus at most 0.1 %, which the noise level includes. So it cost
 costs, and nothing is left to say about floating point: step 4 reads public numbers only. ``docs/exact-noise.md`` has
 the proof.
 
+A saved stream has its earlier inputs in units of γ, so that noise is what the price says only if γ and C are what they
+were. C is that of the parameters, or the state holds it (:meth:`Factorization.as_saved`); γ is computed from C, and a
+state that names another is refused: its factor, horizon or sensitivity is not that of its inputs. No state can be asked
+whether its inputs, or all that belongs to them, are true: that is for its file and the mark of it in a ledger.
+
 One class and one file: what is checked, released and kept of a stream is one transaction, read in one go.
 """
 
@@ -28,7 +33,7 @@ from accounting import Adjacency, Budget, Gaussian, Release, calibrate
 from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.continual._layout import Layout
-from dpkit.continual._noise import Ahead, law
+from dpkit.continual._noise import Ahead, Law, law
 from dpkit.continual.factorization import Factorization
 from dpkit.states import Run, Unrepeatable
 from dpkit.states.entries import check_kind, conform, entry, generator, generator_text, scalar, short
@@ -133,7 +138,6 @@ class ContinualSum(Unrepeatable):
         ledger: Ledger | None = None,
         label: str = "continual sums",
     ) -> None:
-        self._factorization = factorization
         self.horizon = factorization.horizon
         self.noise = one_of("noise", noise, self._KINDS)
         integers = noise == "discrete_gaussian"
@@ -150,36 +154,47 @@ class ContinualSum(Unrepeatable):
         self.steps = 0
 
         dimension = self._layout.dimension
-        q = getattr(self, "q", 2.0)
         self._cut = noise in ("gaussian", "laplace")
         self._single = self._cut and dimension == 1
         if self._cut and not _SMALLEST <= self.sensitivity <= 1 / _SMALLEST:
             raise ValueError(f"sensitivity must lie in [2**-800, 2**800], got sensitivity={sensitivity!r}")
+        self._rng = source = randomness.resolve(rng)
+        noise_law = self._law_for(factorization)
+        self._take(factorization, noise_law, Ahead(noise_law, self._layout.dimension, source))
+        self._run = Run(label, ledger=ledger, simulation=randomness.is_simulation(source))
+        self._run.charge(self.cost)
+
+    def _law_for(self, factorization: Factorization) -> Law:
+        """The noise that the price states for this factor."""
         norm = factorization.column_norm
         if self.participations > 1:
             norm = factorization.joint_norm(self.participations, self.min_separation)
-        self._law = law(self.noise, self.noise_multiplier, self.sensitivity, q, dimension, factorization, norm)
-        if self._law.step < _SMALLEST**1.25:
+        q, dimension = getattr(self, "q", 2.0), self._layout.dimension
+        found = law(self.noise, self.noise_multiplier, self.sensitivity, q, dimension, factorization, norm)
+        if found.step < _SMALLEST**1.25:
             raise ValueError(
-                f"noise_multiplier must leave steps of at least 2**-1000, got noise_multiplier={noise_multiplier!r} "
-                f"with sensitivity={sensitivity!r}"
+                "noise_multiplier must leave steps of at least 2**-1000, got "
+                f"noise_multiplier={self.noise_multiplier!r} with sensitivity={self.sensitivity!r}"
             )
-        # divided by γ again it stays below the reach, whatever is rounded
-        self.largest_input = factorization.reach * self._law.step * (1 - 2.0**-50) if self._cut else math.inf
-        if self.largest_input < self.sensitivity:
+        if (most := self._largest_input(factorization, found)) < self.sensitivity:
             raise ValueError(
                 f"horizon, shape and noise_multiplier must leave 53 bits enough for inputs of the size of the "
-                f"sensitivity={sensitivity!r}, got horizon={self.horizon} with {dimension} coordinates, where inputs "
-                f"would be cut at {self.largest_input:.3g}: split the stream, or use BinaryTree (up to 2**40 inputs)"
+                f"sensitivity={self.sensitivity!r}, got horizon={self.horizon} with {dimension} coordinates, where "
+                f"inputs would be cut at {most:.3g}: split the stream, or use BinaryTree (up to 2**40 inputs)"
             )
-        self._step = np.array(self._law.step)  # arithmetic with arrays takes half the time of that with numbers
-        self._layout.cut(self.largest_input, self._law.step)
-        factorization.begin(dimension, self._law.dtype)
-        source = randomness.resolve(rng)
-        self._rng = source
-        self._ahead = Ahead(self._law, dimension, source)
-        self._run = Run(label, ledger=ledger, simulation=randomness.is_simulation(source))
-        self._run.charge(self.cost)
+        return found
+
+    def _largest_input(self, factorization: Factorization, noise: Law) -> float:
+        # divided by γ again it stays below the reach, whatever is rounded
+        return factorization.reach * noise.step * (1 - 2.0**-50) if self._cut else math.inf
+
+    def _take(self, factorization: Factorization, noise: Law, ahead: Ahead) -> None:
+        """Begin an empty stream."""
+        self._factorization, self._law, self._ahead = factorization, noise, ahead
+        self.largest_input = self._largest_input(factorization, noise)
+        self._step = np.array(noise.step)  # arithmetic with arrays takes half the time of that with numbers
+        self._layout.cut(self.largest_input, noise.step)
+        factorization.begin(self._layout.dimension, noise.dtype)
 
     @classmethod
     def _describe(cls, noise_multiplier: float, parameters: Mapping[str, Any]) -> Release:
@@ -320,7 +335,7 @@ class ContinualSum(Unrepeatable):
     def kept(self) -> dict[str, Any]:
         """What the state of an object that owns this stream keeps of it; secret, and without the generator."""
         arrays = {name: array.copy() for name, array in self._arrays().items()}
-        return {"steps": self.steps, **arrays, **self._ahead.kept()}
+        return {"steps": self.steps, "gamma": self._law.step, **arrays, **self._ahead.kept()}
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Go on, in place, where a stream of the same parameters was when :meth:`kept` was called on it.
@@ -330,7 +345,8 @@ class ContinualSum(Unrepeatable):
         Raises
         ------
         ValueError
-            If an entry is missing, too many, or not of this stream's type, shape and size. Then nothing changes.
+            If an entry is missing, too many, or not of this stream's type, shape and size, or if noise would not be
+            what the price says. Then nothing changes.
         """
         if not isinstance(saved, Mapping):
             raise ValueError(f"state of a continual sum must be a mapping, got {short(saved)}")
@@ -338,13 +354,24 @@ class ContinualSum(Unrepeatable):
         if steps > self.horizon:
             raise ValueError(f"steps must be at most horizon={self.horizon}, got steps={steps}")
         likes = self._factorization.secret(steps) | self._factorization.public(steps)
-        if set(saved) != {"steps", *_AHEAD, *likes}:
+        # an earlier version kept no γ
+        if set(saved) - {"gamma"} != {"steps", *_AHEAD, *likes}:
             raise ValueError(f"state must hold the entries {sorted({'steps', *likes})}, got {sorted(saved)}")
         arrays = {name: conform(name, saved[name], like) for name, like in likes.items()}
+        factorization = self._factorization.as_saved(arrays)
         if self._cut:
-            self._factorization.check_saved(arrays)
-        self._ahead.resume(*(saved[name] for name in _AHEAD))
-        self._factorization.begin(self._layout.dimension, self._law.dtype)  # forget what was computed for other steps
+            factorization.check_saved(arrays)
+        noise = self._law if factorization is self._factorization else self._law_for(factorization)
+        gamma = conform("gamma", saved.get("gamma", self._law.step), like=0.0)
+        if abs(gamma - noise.step) > factorization.agreement * noise.step:
+            raise ValueError(
+                f"gamma must be {noise.step!r}, which makes the noise that the price says of what this stream and the "
+                f"state say of its factor, got gamma={gamma!r}: give the factorization and the parameters of the saved "
+                "stream"
+            )
+        ahead = Ahead(noise, self._layout.dimension, self._rng)
+        ahead.resume(*(saved[name] for name in _AHEAD))
+        self._take(factorization, noise, ahead)
         live = self._factorization.secret(steps) | self._factorization.public(steps)
         for name, array in arrays.items():
             live[name][...] = array
@@ -403,7 +430,8 @@ class ContinualSum(Unrepeatable):
             For a stream without a ledger, where nothing can tell: the caller's word that the state is the newest and
             that nobody else continues it. A simulation needs no such word.
         **own
-            Parameters that a state does not keep: ``factorization`` for a plain ``ContinualSum``.
+            Parameters that a state does not keep: ``factorization`` for a plain ``ContinualSum``. Of a ``Banded`` one
+            the saved coefficients go on, as another machine's search may have ended elsewhere.
 
         Raises
         ------
@@ -422,7 +450,8 @@ class ContinualSum(Unrepeatable):
         if steps <= self.horizon:
             self.steps = steps
         arrays = {name: entry(state, name) for name in (*self._arrays(), "ahead")}
-        self.resume(arrays | {name: scalar(state, name) for name in ("steps", *_AHEAD[1:])})
+        scalars = {"steps", "gamma", *_AHEAD[1:]} & {"steps", *_AHEAD[1:], *state}
+        self.resume(arrays | {name: scalar(state, name) for name in scalars})
         if ledger is not None and not any(row.release == self.cost for row in ledger.rows()):
             raise ValueError(f"ledger must hold the cost of what is restored, {self.cost!r}, got other rows only")
         saved = {name: scalar(state, f"run_{name}") for name in _RUN}

@@ -147,7 +147,8 @@ class _Dense(Factorization):
         super().__init__(T)
         self.C = C
         # a saved factor may differ by so much
-        self._slack = ROUNDING * (1.0 + T * _CLOSE)
+        self.agreement = T * _CLOSE
+        self._slack = ROUNDING * (1.0 + self.agreement)
         self.column_norm = float(np.linalg.norm(C, axis=0).max()) * self._slack
         self.reach = reach_of(float(C.sum(axis=1).max()) * self._slack, T + 2.0)
         inverse = np.linalg.inv(C)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -222,12 +225,117 @@ def test_states_go_on_with_the_same_coefficients():
     for x in np.linspace(-1, 1, 7):
         sums.add(x)
     state = sums.state()
-    again = ContinualSum.restore(state, factorization=inverse_root(20, bands=4))
-    assert [sums.add(0.5) for _ in range(13)] == [again.add(0.5) for _ in range(13)]
-    with pytest.raises(ValueError, match="coefficients"):
-        ContinualSum.restore(state, factorization=Banded([1.0, -0.5, -0.1, 0.0], 20, inverse=True))
+    # which coefficients are given does not matter; γ is told by all versions but the first
+    other = Banded([1.0, -0.5, -0.1, 0.0], 20, inverse=True)
+    without = {name: value for name, value in state.items() if name != "gamma"}
+    pairs = [(state, inverse_root(20, bands=4)), (state, other), (without, inverse_root(20, bands=4))]
+    restored = [ContinualSum.restore(saved, factorization=factorization) for saved, factorization in pairs]
+    expected = [sums.add(0.5) for _ in range(13)]
+    for again in restored:
+        assert [again.add(0.5) for _ in range(13)] == expected
+        assert again.noise_std(20) == sums.noise_std(20)
     with pytest.raises(ValueError, match="inputs"):
         ContinualSum.restore(state | {"inputs": np.full((3, 1), 1e30)}, factorization=inverse_root(20, bands=4))
+
+
+ELSEWHERE = """
+import sys, numpy as np
+from dpkit.continual import ContinualSum, optimal
+sums = ContinualSum(
+    optimal(100, bands=32, inverse=True, participations=5, min_separation=20), shape=2, sensitivity=1.0,
+    noise_multiplier=2.0, participations=5, min_separation=20, rng=np.random.default_rng(0),
+)
+sums.add_many(np.ones((50, 2)))
+np.savez(sys.argv[1], **sums.state())
+"""
+
+
+def test_a_stream_goes_on_where_linear_algebra_rounds_otherwise(tmp_path):
+    """Saved with kernels that any x86 processor has: where it has others as well, the search ends elsewhere there."""
+    path = tmp_path / "state.npz"
+    environment = os.environ | {"OPENBLAS_CORETYPE": "Prescott"}
+    subprocess.run([sys.executable, "-c", ELSEWHERE, str(path)], check=True, env=environment)
+    with np.load(path) as file:
+        state = dict(file)
+    known = {"participations": 5, "min_separation": 20}
+    here = optimal(100, bands=32, inverse=True, **known)
+    again = ContinualSum.restore(state, factorization=here)
+    saved = Banded(state["coefficients"], 100, inverse=True)
+    np.testing.assert_allclose(here.coefficients, saved.coefficients, atol=1e-4)
+    # as the stream that was made with the saved coefficients, and never stopped
+    through = ContinualSum(saved, shape=2, sensitivity=1.0, noise_multiplier=2.0, **known, rng=np.random.default_rng(0))
+    through.add_many(np.ones((50, 2)))
+    np.testing.assert_allclose(again.add_many(np.ones((50, 2))), through.add_many(np.ones((50, 2))), rtol=1e-12)
+    assert [again.noise_std(t) for t in (1, 100)] == [through.noise_std(t) for t in (1, 100)]
+    np.testing.assert_array_equal(again.kept()["coefficients"], state["coefficients"])
+
+
+def covers(sums: ContinualSum, factorization: Banded) -> bool:
+    """Whether noise in encoded rows is at least z times their distance, for inputs in units of γ."""
+    norm = factorization.joint_norm(sums.participations, sums.min_separation)
+    steps = norm * sums.sensitivity / sums.kept()["gamma"] + factorization.excess(1, 2)
+    return 2.0**sums._law.bits >= sums.noise_multiplier * steps * (1.0 - 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_the_noise_of_a_restored_stream_is_that_of_its_saved_coefficients(data):
+    """Whatever factorization is given; and with other coefficients, which may need more noise, the state is refused."""
+    T, m, b = data.draw(st.integers(2, 20)), data.draw(st.integers(1, 3)), data.draw(st.integers(1, 6))
+    saved, other = some(data, T), some(data, T)
+    options = SCALAR | {"participations": m, "min_separation": b}
+    sums = ContinualSum(saved, **options, rng=np.random.default_rng(0))
+    sums.add(1.0)
+    state = sums.state()
+    if (other.bands, other.inverse) == (saved.bands, saved.inverse):
+        again = ContinualSum.restore(state, factorization=other)
+        assert again.noise_std(T) == sums.noise_std(T)
+        assert covers(again, saved)
+        moved = state | {"coefficients": other.coefficients}
+        if abs(other.joint_norm(m, b) / saved.joint_norm(m, b) - 1.0) > 1e-11:
+            with pytest.raises(ValueError, match="gamma must be"):
+                ContinualSum.restore(moved, factorization=saved)
+            # nor in a state of a version that kept no γ, for which the given factorization speaks
+            moved.pop("gamma")
+            with pytest.raises(ValueError, match="gamma must be"):
+                ContinualSum.restore(moved, factorization=saved)
+        else:
+            assert covers(ContinualSum.restore(moved, factorization=saved), other)
+    else:
+        with pytest.raises(ValueError, match="must"):
+            ContinualSum.restore(state, factorization=other)
+
+
+@tabled(
+    ("change", "word"),
+    [
+        ({"coefficients": np.array([1.0, -0.5, -0.125, -0.0626])}, "gamma"),
+        ({"coefficients": np.array([1.0, -0.5, -0.125, 0.0])}, "gamma"),
+        ({"coefficients": np.array([1.0, -0.5, -0.125, 0.1])}, "coefficients"),
+        ({"coefficients": np.array([1.0, -0.5, -0.4, -0.4])}, "coefficients"),
+        ({"coefficients": np.array([1.0, -0.5, -0.125, math.inf])}, "coefficients"),
+        ({"coefficients": np.array([1.0, -0.5, -0.125])}, "coefficients"),
+        ({"coefficients": np.array([0.9, -0.5, -0.125, -0.0625])}, "coefficients"),
+        ({"gamma": 1e-30}, "gamma"),
+        ({"sensitivity": 0.5}, "gamma"),
+        ({"noise_multiplier": 3.0}, "gamma"),
+        ({"participations": 1}, "gamma"),
+    ],
+)
+def test_a_state_in_which_one_entry_belies_the_noise_is_refused(change, word):
+    sums = ContinualSum(
+        inverse_root(20, bands=4), **SCALAR, participations=2, min_separation=10, rng=np.random.default_rng(0)
+    )
+    sums.add(1.0)
+    with pytest.raises(ValueError, match=f"{word} .*must be"):
+        ContinualSum.restore(sums.state() | change, factorization=inverse_root(20, bands=4))
+
+
+def test_a_stream_goes_on_with_no_longer_horizon():
+    """Its noise was for shorter columns."""
+    sums = ContinualSum(inverse_root(20, bands=4), **SCALAR, rng=np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"gamma must be .* give the factorization"):
+        ContinualSum.restore(sums.state(), factorization=inverse_root(40, bands=4))
 
 
 def test_calibration():

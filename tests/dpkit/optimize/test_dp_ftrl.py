@@ -316,6 +316,18 @@ def test_states_that_are_no_states_are_refused(entry, value):
     DPFTRL.restore(state, LOGISTIC, X, y)
 
 
+def test_coefficients_that_would_need_more_noise_are_refused():
+    """The run and its stream agree on them; the step of the stream's inputs is what speaks against them."""
+    X, y = rows()
+    run = made()
+    run.advance(2)
+    state = run.state()
+    moved = state["coefficients"] * np.array([1.0, *[1.001] * (len(state["coefficients"]) - 1)])
+    sums = state["sums"] | {"coefficients": moved}
+    with pytest.raises(ValueError, match="gamma must be"):
+        DPFTRL.restore(state | {"coefficients": moved, "sums": sums}, LOGISTIC, X, y)
+
+
 def test_other_rows_are_refused():
     run = made()
     with pytest.raises(ValueError, match="model and X"):
