@@ -20,6 +20,7 @@ from dpbandits.serve.config import Config
 from dpbandits.serve.database import Mismatch
 from dpbandits.serve.edge import JsonLines, Repeated, failed_at
 from dpbandits.serve.many.group import Group, read_any
+from dpbandits.serve.metrics import configure_traces
 from dpbandits.serve.supervise import MISFIT
 
 __all__ = ["main"]
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(MISFIT)
     if config.log == "json":
         for handler in logging.getLogger().handlers:
-            handler.setFormatter(JsonLines(arguments[0]))
+            handler.setFormatter(JsonLines(arguments[0], traces=config.traces))
     given = dict(zip(arguments[2::2], arguments[3::2], strict=True))
     board = int(given["--board"]) if "--board" in given else None
     if arguments[0] == "worker":
@@ -67,6 +68,8 @@ def worker(config: Config | Group, listening: socket.socket, board: int | None =
         sys.exit(MISFIT)
     except OSError:
         pass  # it may come back
+    if config.traces:
+        configure_traces()
     connections: set[Any] = set()
     make: Any = create_many if isinstance(config, Group) else create
     app = make(config, connections=connections, board=board)

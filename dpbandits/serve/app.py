@@ -11,17 +11,18 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from dpbandits.serve import personalizer
 from dpbandits.serve.admin import report
-from dpbandits.serve.config import Config, Limits
+from dpbandits.serve.config import Common, Config, Limits
 from dpbandits.serve.desk import Answering, Desk
 from dpbandits.serve.edge import Bodies, Gone, failed_at, more_descriptors, quiet, watch
 from dpbandits.serve.many.front import Front
 from dpbandits.serve.many.group import Group
 from dpbandits.serve.messages import Refusal, Route, parsed
-from dpbandits.serve.metrics import Meter
+from dpbandits.serve.metrics import Meter, Traces
 from dpbandits.serve.writer import Busy
 
 __all__ = ["create", "create_many"]
@@ -48,7 +49,7 @@ def create(
     desk = Desk(config, meter, clock=clock)
     if board is not None:
         report(board, lambda: meter.to_dict() | {"gauges": desk.writer.gauges() | {"connections": len(connections)}})
-    return Application(lambda path: (desk, path), desk, config.limits, meter, connections)
+    return Application(lambda path: (desk, path), desk, config.limits, meter, connections, _traces(config))
 
 
 def create_many(group: Group, *, connections: Collection[Any] = (), board: int | None = None) -> Application:
@@ -57,7 +58,11 @@ def create_many(group: Group, *, connections: Collection[Any] = (), board: int |
     front = Front(group, meter)
     if board is not None:
         report(board, lambda: meter.to_dict() | {"gauges": front.gauges() | {"connections": len(connections)}})
-    return Application(front.pick, front, group.limits, meter, connections)
+    return Application(front.pick, front, group.limits, meter, connections, _traces(group))
+
+
+def _traces(config: Common) -> Traces | None:
+    return Traces(personalizer.TOLD_NOBODY | {"/v1/rewards"}) if config.traces else None
 
 
 class Living(Protocol):
@@ -85,6 +90,7 @@ class Application:
     meter : Meter
     connections : collection
         The server's.
+    traces : Traces or None
     """
 
     def __init__(
@@ -94,7 +100,9 @@ class Application:
         limits: Limits,
         meter: Meter,
         connections: Collection[Any],
+        traces: Traces | None,
     ) -> None:
+        self._traces = traces
         self._pick, self._living, self._limits, self._meter = pick, living, limits, meter
         self._connections = connections
         self._bodies = Bodies(most=limits.body, together=limits.bodies, seconds=limits.seconds)
@@ -110,25 +118,34 @@ class Application:
         begun, status = time.perf_counter(), 499
         desk, path = self._pick(scope["path"])
         route, named = desk.find(path, scope["method"])
-        try:
-            headers = {"content-type": "application/json"}
+        with self._span(route, scope) as span:
             try:
-                if route is None:
-                    raise Refusal(404, "there is no such page")
-                content = await self._answer(desk, route, named, scope, receive)
-                status, headers = route.status, {"content-type": route.media, **route.headers}
-            except (Gone, asyncio.CancelledError):  # by whoever asked, or because the service ends
-                return
-            except Refusal as error:
-                status, content = personalizer.problem(error) if desk.theirs(path) else _problem(error)
-                headers |= error.headers
-            except Exception as error:
-                log.error("%s", failed_at(error))
-                inside = Refusal(500, "an error inside the service")
-                status, content = personalizer.problem(inside) if desk.theirs(path) else _problem(inside)
-            await _send(send, status, content.encode(), headers)
-        finally:
-            self._meter.count("other" if route is None else route.path, status, time.perf_counter() - begun)
+                headers = {"content-type": "application/json"}
+                try:
+                    if route is None:
+                        raise Refusal(404, "there is no such page")
+                    content = await self._answer(desk, route, named, scope, receive)
+                    status, headers = route.status, {"content-type": route.media, **route.headers}
+                except (Gone, asyncio.CancelledError):  # by whoever asked, or because the service ends
+                    return
+                except Refusal as error:
+                    status, content = personalizer.problem(error) if desk.theirs(path) else _problem(error)
+                    headers |= error.headers
+                except Exception as error:
+                    log.error("%s", failed_at(error))
+                    inside = Refusal(500, "an error inside the service")
+                    status, content = personalizer.problem(inside) if desk.theirs(path) else _problem(inside)
+                await _send(send, status, content.encode(), headers)
+            finally:
+                self._meter.count("other" if route is None else route.path, status, time.perf_counter() - begun)
+                if self._traces is not None and span is not None:
+                    self._traces.answered(span, status)
+
+    def _span(self, route: Route | None, scope: Scope) -> AbstractContextManager[Any]:
+        """Around a request that needs a token, where requests are traced."""
+        if self._traces is None or route is None or not route.scopes:
+            return nullcontext()
+        return self._traces.span(route.method, route.path, dict(scope["headers"]))
 
     async def _answer(self, desk: Answering, route: Route, named: Sequence[str], scope: Scope, receive: Receive) -> str:
         headers = dict(scope["headers"])
@@ -167,6 +184,8 @@ class Application:
         guarding.cancel()
         self._living.stop()
         self._living.close()
+        if self._traces is not None:
+            await asyncio.to_thread(self._traces.flush)
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _guard(self) -> None:

@@ -105,6 +105,8 @@ class Common:
         The port where the supervisor answers to monitoring (:mod:`dpbandits.serve.admin`).
     log : str
         ``"text"``, or ``"json"`` for one object a line.
+    traces : bool
+        Whether requests make spans of OpenTelemetry (:class:`dpbandits.serve.metrics.Traces`).
     limits : Limits
     rate : float or None
         How many decisions a minute a client may take, unless it says so itself; None does not limit.
@@ -118,6 +120,7 @@ class Common:
     workers: int = 2
     admin: int | None = None
     log: str = "text"
+    traces: bool = False
     limits: Limits = field(default_factory=Limits)
     rate: float | None = None
 
@@ -365,6 +368,13 @@ def tree_of(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: must be {kind}: {error}") from error
 
 
+def _traces(key: str, found: Any) -> bool:
+    wanted: bool = of(bool, Common.traces)(key, found)
+    if wanted and importlib.util.find_spec("opentelemetry") is None:
+        raise ValueError(f"{key} needs OpenTelemetry: python -m pip install 'dpkit[serve,traces]'")
+    return wanted
+
+
 _limits: dict[str, Reader] = {name: whole(value, 1, 2**30) for name, value in vars(Limits()).items()}
 _limits["decisions"] = number(None)
 
@@ -376,6 +386,7 @@ common_tables: dict[str, dict[str, Reader]] = {
         "workers": whole(Common.workers, 1, 1000),
         "admin": of(int, None),
         "log": one_of("text", "json"),
+        "traces": _traces,
     },
     "budget": {"epsilon": number(), "delta": number(), "unit": of(str), "adjacency": one_of(*get_args(Adjacency))},
     "storage": {name: of(str, None) for name in ("witness", "expected_head")},

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from dpbandits.serve.clients import Client
 from dpbandits.serve.messages import Refusal
+from dpbandits.serve.metrics import trace_here
 
 __all__ = ["Bodies", "Gone", "JsonLines", "Rates", "Repeated", "failed_at", "more_descriptors", "quiet", "watch"]
 
@@ -227,16 +228,17 @@ class Repeated(logging.Filter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, process, message. No record holds personal data."""
+    """One JSON object a line: time, level, process, message, and the trace if one is known. None has personal data."""
 
-    def __init__(self, role: str) -> None:
+    def __init__(self, role: str, *, traces: bool = False) -> None:
         super().__init__()
-        self._role = role
+        self._role, self._trace = role, trace_here if traces else dict
 
     def format(self, record: logging.LogRecord) -> str:
         """A line."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{record.msecs:03.0f}Z"
         told = {"time": at, "level": record.levelname, "role": self._role, "pid": record.process}
+        told |= self._trace()
         return json.dumps({**told, "message": record.getMessage()}, ensure_ascii=False)
 
 
