@@ -2,6 +2,7 @@
 
 ``python -m benchmarks.tables --rows 5e7`` writes a file of so many visits (ten of each person, 10,000 towns) to a
 temporary folder and asks every question in a process of its own, ``--repeats`` times; the least of each is shown.
+``--plan`` asks for ten answers one by one, as one plan that shares its scans, and of bare DuckDB in as few scans.
 ``--growth`` asks for a mean of one file of a million rows, repeated up to a hundred times, and shows the time per row.
 """
 
@@ -34,8 +35,37 @@ ASKED = {
         "mean(f, 'paid', bounds=(0, 100), person='person', max_contributions=3, budget=persons)",
     ),
 }
+# ten answers of one file, as a plan and by bare DuckDB
+PLAN = """
+from dpkit.queries import Ask
+town = dict(groups="town", keys=range(10_000))
+paid = dict(bounds=(0, 100), rows=1e6)
+asks = [
+    Ask("count"), Ask("count", where="paid > 20"), Ask("sum", "paid", bounds=(0, 100)), Ask("mean", "paid", **paid),
+    Ask("mean", "paid", where="paid > 20", **paid), Ask("variance", "paid", **paid),
+    Ask("histogram", "paid", bins=20, bounds=(0, 100)),
+    Ask("count", **town), Ask("sum", "paid", bounds=(0, 100), **town), Ask("mean", "paid", **town, **paid),
+]
+plan = queries.plan(asks, budget=rows)
+"""
+PLANNED = {
+    "one by one": PLAN + "start, used = time.perf_counter(), time.process_time()\n"
+    "for need, strength in zip(plan.demands, plan.strengths):\n"
+    "    replace(plan, asks=(need.ask,), demands=(need,), strengths=(strength,)).run(f)",
+    "shared": PLAN + "start, used = time.perf_counter(), time.process_time()\nplan.run(f)",
+    "bare": f'''
+for sql in (
+    """SELECT COUNT(*), COUNT(*) FILTER (paid > 20), SUM({CLIPPED}), AVG({CLIPPED}), AVG({CLIPPED}) FILTER (paid > 20),
+    VAR_POP({CLIPPED}) FROM f""",
+    """SELECT FLOOR({CLIPPED} / 5) AS b, COUNT(*) FROM f GROUP BY b""",
+    """SELECT town, COUNT(*), SUM({CLIPPED}), AVG({CLIPPED}) FROM f GROUP BY town""",
+):
+    connection.execute(sql.replace("FROM f", f"FROM '{{f}}'")).fetchall()
+'''.replace("{{f}}", "{f}"),
+}
 BEFORE = """
 import resource, sys, tempfile, time
+from dataclasses import replace
 import duckdb, pyarrow, scipy.special
 from accounting import Budget
 from dpkit import queries
@@ -62,6 +92,8 @@ def written(folder: Path, rows: int) -> Path:
     import duckdb
 
     file = folder / f"{rows}.parquet"
+    if file.exists():
+        return file
     duckdb.sql(
         f"COPY (SELECT i AS visit, CAST(hash(i, 1) % {max(1, rows // 10)} AS INTEGER) AS person, "
         "exp(3 + sqrt(-2 * ln((hash(i, 2) % 1000003 + 1) / 1000004.0)) "
@@ -92,6 +124,7 @@ def main() -> None:
     parser.add_argument("--limit", default="none", help="the memory limit of DuckDB, 1GB say")
     parser.add_argument("--only", nargs="*", default=list(ASKED))
     parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--plan", action="store_true")
     parser.add_argument("--folder", help="where to write the file; by default a temporary folder")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
@@ -108,6 +141,17 @@ def main() -> None:
                     print(f"{times:4}·10⁶ rows  {1000 * figures[0] / times:7.1f} ns a row  {figures[2]:6.0f} MB")
             return
         file = written(Path(folder), int(given.rows))
+        if given.plan:
+            least = {
+                name: measured(str(file), body, "bare" if name == "bare" else "ours", given.limit, given.repeats)
+                for name, body in PLANNED.items()
+            }
+            for name, figures in least.items():
+                if figures and (bare := least["bare"]):
+                    ratios = "  ×".join(f"{one / other:.2f}" for one, other in zip(figures, bare, strict=True))
+                    shown = "{:.2f} s ({:.2f} s CPU) {:.0f} MB".format(*figures)
+                    print(f"{name:10} {shown:34} ×{ratios}", flush=True)
+            return
         for name in given.only:
             sql, python = ASKED[name]
             bare = f'connection.execute("""{sql}""".replace("FROM f", f"FROM \'{{f}}\'")).fetchall()'

@@ -14,11 +14,13 @@ whole numbers) is plenty, and one can read what is asked.
 which rows          ``tables``, ``conditions``, ``derived``
 which numbers       ``scanned``
 bounds on a person  ``bounded``, ``parts``
+many queries        ``together``
 where it runs       ``sessions``, ``dialects``
 ==================  ========================================================
 """
 
 from dpkit.queries.engines.scanned import Scanned, scanned
 from dpkit.queries.engines.tables import Table, table, table_of
+from dpkit.queries.engines.together import Scan, added_up
 
-__all__ = ["Scanned", "Table", "scanned", "table", "table_of"]
+__all__ = ["Scan", "Scanned", "Table", "added_up", "scanned", "table", "table_of"]

@@ -30,6 +30,7 @@ from dpkit.queries.engines.dialects import Dialect
 from dpkit.queries.engines.parts import PRIME, kept_by_numpy
 from dpkit.queries.engines.selection import Key, Selection, Totals
 from dpkit.queries.engines.sessions import DuckDB
+from dpkit.queries.engines.together import Scan
 
 __all__ = ["kept_totals"]
 
@@ -94,31 +95,20 @@ def _add_parts(
 
 def _all_totals(selection: Selection, spread: bool) -> Totals:
     """Where nothing bounds what is used: one scan, which checks what it adds up."""
-    g, v = selection.g, selection.v
-    cell = g + v[:spread]
-    sums = [] if spread else [f"COUNT({name}) AS c_{name}, SUM({name}) AS s_{name}" for name in v]
-    grouped = f" GROUP BY {', '.join(cell)}" if cell else ""
-    query = f"SELECT {', '.join([*cell, 'COUNT(*) AS n', *sums])} FROM {selection.rows()}{grouped}"
-    if selection.keys is not None:
-        missing = " OR ".join(f"{name} IS NULL" for name in g)
-        also = [] if spread else [f"SUM(c_{name}), SUM(s_{name})" for name in v]
-        named = ["code", *v[:spread], f"({missing})"]
-        query = (
-            f"SELECT {', '.join([*named, 'SUM(n)', *also])} FROM ({query}) AS a LEFT JOIN {selection.keys} "
-            f"ON {_equal(g)} GROUP BY {', '.join(map(str, range(1, len(named) + 1)))}"
-        )
+    g, v = len(selection.groups), tuple(selection.columns)
+    cell, counted = (*selection.groups, *v[:spread]), () if spread else v
+    keyed = selection.keys is not None
     totals = Totals()
-    for found in selection.table.session.ask(query):
-        row = list(found)
-        if selection.keys is not None:
-            lost = row.pop(1 + spread)
-            key = (-1 if row[0] is None else row[0], *row[1 : 1 + spread])
-            numbers = row[1 + spread :]
+    for found in selection.table.added_up(
+        Scan(selection.rows, selection.where, cell, counted, counted, selection.keys, g if keyed else 0)
+    ):
+        key, numbers = list(found[: -1 - 2 * len(counted)]), found[-1 - 2 * len(counted) :]
+        if keyed:
+            lost = key.pop(1)
+            key[0] = -1 if key[0] is None else key[0]
         else:
-            key, numbers = tuple(row[: len(cell)]), row[len(cell) :]
-            lost = any(part is None for part in key[: len(g)])
-        n = int(numbers[0])
-        counts, sums_found = numbers[1::2], numbers[2::2]
+            lost = any(part is None for part in key[:g])
+        n, counts, sums = int(numbers[0]), numbers[1 : 1 + len(counted)], numbers[1 + len(counted) :]
         if (lost and selection.binned) or (spread and key[-1] is None):
             totals.bad += n
             continue
@@ -126,20 +116,18 @@ def _all_totals(selection: Selection, spread: bool) -> Totals:
         if lost:
             totals.unknown_groups += n
             continue
-        totals.add(key, [n, *sums_found])
+        totals.add(tuple(key), [n, *sums])
     return totals
 
 
 def _checks(selection: Selection) -> Totals:
     """What is bad or missing in all rows that are asked about, used or not; and how many they are."""
-    g, v = selection.g, selection.v
-    wanted = [f"COUNT({name})" for name in ["p", *g, *v]]
-    ((n, persons, *known),) = selection.table.session.ask(
-        f"SELECT COUNT(*), {', '.join(wanted)} FROM {selection.rows()}"
-    )
+    g = len(selection.groups)
+    wanted = (str(selection.person), *selection.groups, *selection.columns)
+    ((n, persons, *known),) = selection.table.added_up(Scan(selection.rows, selection.where, known=wanted))
     missing = [n - one for one in known]
-    groups = max(missing[: len(g)], default=0)
-    bad = max(missing[len(g) :], default=0) + (groups if selection.binned else 0)
+    groups = max(missing[:g], default=0)
+    bad = max(missing[g:], default=0) + (groups if selection.binned else 0)
     return Totals({(): (n,)}, int(bad), 0 if selection.binned else int(groups), int(n - persons))
 
 
@@ -149,7 +137,7 @@ def _equal(g: list[str]) -> str:
 
 def _listed_rows(selection: Selection, key: Key, part: tuple[int, int]) -> tuple[str, list[str]]:
     """The rows of a part of the persons, in listed groups only; and the columns that name the group."""
-    source, cell = selection.rows(), selection.g
+    source, cell = selection.selected(), selection.g
     number, parts = part
     if selection.keys is not None:
         others = ", ".join(["p", *(["k"] if selection.table.row_key else []), *selection.v])

@@ -8,7 +8,6 @@ missing, not finite, or as a whole number beyond 2⁵³ has none, which the same
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from dpkit.queries.engines.dialects import literal
 from dpkit.queries.engines.groups import group_columns, key_rows, named
 from dpkit.queries.engines.selection import Selection
 from dpkit.queries.engines.tables import Table
+from dpkit.queries.engines.together import Scan
 from dpkit.queries.engines.values import Value, number
 
 __all__ = ["Scanned", "scanned"]
@@ -53,8 +53,9 @@ class Scanned:
         bins: tuple[Array, bool] | None,
     ) -> None:
         self._table, self._say = table, table.dialect
+        self._n: int | None = None
         self.everything = where is None and not table.filtered
-        self._where = "" if where is None else f" WHERE {self._test(where)}"
+        self._where = "" if where is None else self._test(where)
         self.whole = numeric and not dated and table.kind(column) in ("whole", "truth")
         self._value = Value(number(table, column, "column", dated) if numeric else "", self.whole, self._say)
         self._weight, self._largest = None, largest_weight
@@ -76,9 +77,12 @@ class Scanned:
         self._person = self._owner(person)
         self._whole_person = self._person is not None and table.kind(person) == "whole"
 
-    @cached_property
+    @property
     def n(self) -> int:
-        return int(self._table.session.ask(f"SELECT COUNT(*) FROM {self._table.rows()} AS f")[0][0])
+        # no cached_property: until Python 3.12 that holds one lock for all tables, and this may wait for other queries
+        if self._n is None:
+            self._n = int(self._table.added_up(Scan(self._table.rows()))[0][0])
+        return self._n
 
     def counts(self, share: Share, rng: np.random.Generator) -> Callable[[], Cells]:
         return _ready(self._totals(share, rng, [], ["n"])[0])
@@ -118,9 +122,8 @@ class Scanned:
 
     def squares(self, bounds: tuple[float, float], bits: int) -> tuple[int, int]:
         u = self._value.place(bounds, bits)
-        ((n, good, total, squares),) = self._table.session.ask(
-            f"SELECT COUNT(*), COUNT(u), SUM(u), SUM(u * u) "
-            f"FROM (SELECT {u} AS u FROM {self._table.rows()} AS f{self._where}) AS t"
+        ((n, good, total, squares),) = self._table.added_up(
+            Scan(self._table.rows(), self._where, known=(u,), added=(u, f"({u}) * ({u})"))
         )
         self._refuse_bad(n - good)
         return int(total or 0), int(squares or 0)

@@ -47,7 +47,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is selected, before any bound: all as SQL; ``where`` with its WHERE, ``keys`` as what stands behind FROM."""
+    """What is selected, before any bound: all as SQL; ``where`` behind WHERE, ``keys`` as what stands behind FROM."""
 
     table: Table
     where: str
@@ -70,14 +70,19 @@ class Selection:
     def v(self) -> list[str]:
         return [f"v{i}" for i in range(len(self.columns))]
 
+    @property
     def rows(self) -> str:
+        return self.table.rows()
+
+    def selected(self) -> str:
         """p (the person), k (the row key), g0, g1, … (groups) and v0, v1, … (whole numbers) of every row."""
         given = [f"{text} AS {name}" for text, name in zip(self.groups + self.columns, self.g + self.v, strict=True)]
         if self.person is not None:
             given.append(f"{self.person} AS p")
             if self.table.row_key is not None:
                 given.append(f"{self._row_key()} AS k")
-        return f"(SELECT {', '.join(given) or '1 AS one'} FROM {self.table.rows()} AS f{self.where}) AS t"
+        where = f" WHERE {self.where}" if self.where else ""
+        return f"(SELECT {', '.join(given) or '1 AS one'} FROM {self.rows} AS f{where}) AS t"
 
     def _row_key(self) -> str:
         name = self.table.row_key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from dpkit.queries.engines.conditions import condition
 from dpkit.queries.engines.derived import joined, one_row_each
 from dpkit.queries.engines.dialects import Dialect
 from dpkit.queries.engines.sessions import Session, is_source, opened
+from dpkit.queries.engines.together import Found, Scan, added_up
 
 __all__ = ["Table", "table", "table_of"]
 
@@ -99,6 +100,7 @@ class Table:
     needs_person: bool = False  # its rows are not rows of the data one by one
     conditions: tuple[Where, ...] = ()
     alive: Any = field(default=None, compare=False)
+    waits: Callable[[Scan], Found] | None = None  # asks together with other queries
 
     @property
     def columns(self) -> list[str]:
@@ -186,6 +188,15 @@ class Table:
             if pattern.match(said):
                 return kind
         return "truth" if said == "BOOLEAN" else "other"
+
+    def added_up(self, scan: Scan) -> Found:
+        """What a scan finds: by itself, or with those of the other queries of a plan."""
+        if self.waits is not None:
+            return self.waits(scan)
+        (found,) = added_up(self.session, [scan])
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def rows(self) -> str:
         """What stands behind FROM, and its WHERE."""

@@ -31,7 +31,7 @@ from dpkit.queries._units import check_spending
 from dpkit.queries.answer import Answer
 from dpkit.queries.counts_and_sums import count
 from dpkit.queries.counts_and_sums import sum as sum_of
-from dpkit.queries.engines import Table
+from dpkit.queries.engines import Scan, Table, added_up
 from dpkit.queries.histograms import histogram
 from dpkit.queries.means_and_variances import mean, variance
 from dpkit.queries.quantiles import quantile
@@ -161,16 +161,14 @@ class Plan:
         """
         source = randomness.resolve(rng)
         data = given(data)
-        run = Waiting if isinstance(data, Table) else Again
-        pairs = list(zip(self.demands, self.strengths, strict=True))
-        queries = [run(partial(self._answer, data, need, strength, source)) for need, strength in pairs]
+        queries = [self._query(data, *pair, source) for pair in zip(self.demands, self.strengths, strict=True)]
         label, row = f"queries.plan: {self.title or 'report'}, {answers_said(len(self.asks))}", None
         try:
-            costs = [self._planned_cost(query, *pair) for query, pair in zip(queries, pairs, strict=True)]
-            cost = compose([(one, 1) for one in costs])
+            cost = compose([(one, 1) for one in self._costs(queries, data)])
             row = charge(self.ledger, cost, label, source)
             answers = {
-                ask.name: replace(query.answer(), query=ask.name) for ask, query in zip(self.asks, queries, strict=True)
+                ask.name: replace(_answered(query), query=ask.name)
+                for ask, query in zip(self.asks, queries, strict=True)
             }
         except KeyboardInterrupt as interrupt:
             if row is not None:
@@ -185,29 +183,43 @@ class Plan:
             randomness.is_simulation(source),
         )  # fmt: skip
 
-    def _answer(self, data: Any, need: Demand, strength: float, rng: Any, ledger: Any) -> Answer:
+    def _query(self, data: Any, need: Demand, strength: float, rng: np.random.Generator) -> Waiting | Again:
+        """A query that stops where it would spend, and where an engine reads the data, also for its scans."""
         ask = need.ask
         options = ask.options() | contribution_bounds(ask, self.limits, self.budget.unit)
         if not need.by_rank and not need.free:
             options["noise"] = self.noise
         positional = () if ask.column is None else (ask.column,)
         allowed = self.budget if need.free else need.allowed(strength, self.noise)
-        return _QUERIES[ask.what](
-            data, *positional, where=ask.where, person=self.person, budget=allowed, ledger=ledger, rng=rng, **options
-        )
+        answer = partial(_QUERIES[ask.what], where=ask.where, person=self.person, budget=allowed, rng=rng, **options)
+        if isinstance(data, Table):
+            return Waiting(lambda query: answer(replace(data, waits=query.scan), *positional, ledger=query))
+        return Again(lambda ledger: answer(data, *positional, ledger=ledger))
 
-    def _planned_cost(self, query: Waiting | Again, need: Demand, strength: float) -> Release:
-        """What a query is about to spend, if that is what was planned."""
+    def _costs(self, queries: list[Waiting | Again], data: Any) -> list[Release]:
+        """What the queries are about to spend, if that is what was planned; their scans are made together before."""
+        waits = [self._next(need, query) for need, query in zip(self.demands, queries, strict=True)]
+        while scans := {i: wanted for i, wanted in enumerate(waits) if isinstance(wanted, Scan)}:
+            for i, found in zip(scans, added_up(data.session, list(scans.values())), strict=True):
+                waits[i] = self._next(self.demands[i], queries[i], found)
+        costs = [wanted for wanted in waits if not isinstance(wanted, Scan)]
+        for need, strength, cost in zip(self.demands, self.strengths, costs, strict=True):
+            if not need.covers(cost, strength, self.noise):
+                planned = need.cost(strength, self.noise)
+                raise RuntimeError(
+                    f"{need.ask.name!r} was planned at {planned!r}, and would cost {cost!r}: nothing was spent"
+                )
+        return costs
+
+    def _next(self, need: Demand, query: Waiting | Again, *found: Any) -> Scan | Release:
+        """What a query waits for, or its refusal by name."""
         try:
-            cost = query.cost()
+            waits = query.next(*found)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{need.ask.name!r}: {error}") from None
-        if not need.covers(cost, strength, self.noise):
-            planned = need.cost(strength, self.noise)
-            raise RuntimeError(
-                f"{need.ask.name!r} was planned at {planned!r}, and would cost {cost!r}: nothing was spent"
-            )
-        return cost
+        if isinstance(waits, Answer):
+            raise RuntimeError(f"{need.ask.name!r} was answered without a cost: nothing was spent")
+        return waits
 
     def cells(self) -> list[list[str]]:
         """The table that is printed, its head first."""
@@ -231,6 +243,13 @@ class Plan:
 
     def _repr_html_(self) -> str:
         return as_html(self.headline(), self.cells())
+
+
+def _answered(query: Waiting | Again) -> Answer:
+    found = query.next()
+    if not isinstance(found, Answer):
+        raise RuntimeError("a query waited again after all was charged")
+    return found
 
 
 def plan(

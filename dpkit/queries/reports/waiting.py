@@ -1,8 +1,9 @@
-"""A query that waits where it would spend: what it costs is known, and what its engine added up is kept.
+"""Queries that wait: for sums that are added up for all of them together, and where they would spend.
 
 A query checks its data, and lets an engine add up, before it charges the ledger, and draws noise afterwards. In a
-thread of its own it can wait between the two for all others, so that a table is read once for each answer, and nothing
-is spent where one of them is refused. One thread runs at a time: random numbers are drawn in the order of the answers.
+thread of its own it can wait for all others at both places, so that a table is read once for what all of them ask of
+it, and nothing is spent where one of them is refused. One thread runs at a time: random numbers are drawn in the order
+of the answers, those that choose a person's rows before those of the noise.
 """
 
 from __future__ import annotations
@@ -13,38 +14,36 @@ from typing import Any
 
 from accounting import Release
 from dpkit.queries.answer import Answer
+from dpkit.queries.engines.together import Found, Scan
 
 __all__ = ["Again", "Waiting"]
 
 
 class Waiting:
-    """``ask``, which takes a ledger, until it spends."""
+    """``ask`` in a thread, which is given this in the place of a ledger, and whose table waits for its scans."""
 
-    def __init__(self, ask: Callable[[Any], Answer]) -> None:
+    def __init__(self, ask: Callable[[Waiting], Answer]) -> None:
         self._ask = ask
-        self._told, self._go = threading.Event(), threading.Event()
+        self._waits, self._go = threading.Event(), threading.Event()
         self._stopped = False
-        self._cost: Release | None = None
-        self._found: Answer | BaseException | None = None
+        self._told: Scan | Release | Answer | BaseException | None = None
+        self._given: Found | Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def cost(self) -> Release:
-        """Run it up to there; raises what it raises."""
-        self._thread.start()
-        self._told.wait()
-        if isinstance(self._found, BaseException):
-            raise self._found
-        if self._cost is None:
-            raise RuntimeError("a query was answered without a cost: nothing was spent")
-        return self._cost
-
-    def answer(self) -> Answer:
-        """Let it go on."""
-        self._go.set()
-        self._thread.join()
-        if not isinstance(self._found, Answer):
-            raise self._found or RuntimeError("a query ended without an answer")
-        return self._found
+    def next(self, given: Found | Exception | None = None) -> Scan | Release | Answer:
+        """Let it go on, with what its scan found: to its next scan, to its cost, or to its answer; raises its error."""
+        self._given = given
+        self._waits.clear()
+        if self._thread.ident is None:
+            self._thread.start()
+        else:
+            self._go.set()
+        self._waits.wait()
+        if isinstance(self._told, BaseException):
+            raise self._told
+        if self._told is None:
+            raise RuntimeError("a query ended without an answer")
+        return self._told
 
     def stop(self) -> None:
         """End it where it waits; it may have ended already, or never have begun."""
@@ -55,22 +54,34 @@ class Waiting:
 
     def _run(self) -> None:
         try:
-            self._found = self._ask(self)
+            self._told = self._ask(self)
         except BaseException as error:  # handed to whoever asked
-            self._found = error
+            self._told = error
         finally:
-            self._told.set()
+            self._waits.set()
+
+    def _wait(self, told: Scan | Release) -> Found | Exception | None:
+        self._told = told
+        self._waits.set()
+        self._go.wait()
+        self._go.clear()
+        if self._stopped:
+            raise _Stopped
+        return self._given
+
+    def scan(self, scan: Scan) -> Found:
+        """Wait for what a scan finds."""
+        found = self._wait(scan)
+        if isinstance(found, list):
+            return found
+        raise found or RuntimeError("a query went on without the sums that it asked for")
 
     # what a query asks of a ledger
     budget = None
 
     def spend(self, cost: Release, **_: object) -> None:
-        """Wait."""
-        self._cost = cost
-        self._told.set()
-        self._go.wait()
-        if self._stopped:
-            raise _Stopped
+        """Wait until all of it is charged."""
+        self._wait(cost)
 
 
 class _Stopped(Exception):
@@ -80,25 +91,25 @@ class _Stopped(Exception):
 class Again:
     """A query that is run twice, so that it keeps no columns in memory while it waits."""
 
-    budget = None
-
     def __init__(self, ask: Callable[[Any], Answer]) -> None:
         self._ask = ask
+        self._told = False
 
-    def cost(self) -> Release:
-        """Run it up to where it would spend."""
+    def next(self) -> Release | Answer:
+        """Run it up to where it would spend; the second time, all of it."""
+        if self._told:
+            return self._ask(None)
+        self._told = True
         try:
             self._ask(self)
         except _WouldSpend as stopped:
             return stopped.cost
         raise RuntimeError("a query was answered without a cost: nothing was spent")
 
-    def answer(self) -> Answer:
-        """Run it."""
-        return self._ask(None)
-
     def stop(self) -> None:
         """It keeps nothing."""
+
+    budget = None
 
     def spend(self, cost: Release, **_: object) -> None:
         """End there."""

@@ -345,10 +345,10 @@ def test_answers_are_as_near_as_was_foretold(table, noise):
 
 
 def test_an_interrupt_after_the_charge_says_that_the_plan_stays_spent(monkeypatch):
-    def interrupted(self):
+    def interrupted(query):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpkit.queries.reports.waiting.Again.answer", interrupted)
+    monkeypatch.setattr("dpkit.queries.reports.plans._answered", interrupted)
     budget = Budget(1.0, 0.0, adjacency="add_remove")
     ledger = Ledger(budget)
     with pytest.raises(KeyboardInterrupt) as stopped:

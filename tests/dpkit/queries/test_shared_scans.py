@@ -1,0 +1,212 @@
+"""A plan adds up its answers together: the numbers of one-by-one runs to the last bit, in as few scans as groupings."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import Budget, Ledger
+from dpkit import queries
+from dpkit.queries import Ask
+from dpkit.queries.engines import sessions, together
+from dpkit.queries.reports import plans
+
+duckdb = pytest.importorskip("duckdb")
+pl = pytest.importorskip("polars")
+
+COME = Budget(2.0, 0.0, adjacency="add_remove")
+SWAP = replace(COME, adjacency="replace")
+PEOPLE = replace(COME, unit="person")
+EACH = {"person": "id", "max_contributions": 2, "max_groups": 2, "max_per_group": 1}
+TOWNS = ["a", "b'c", "nowhere"]
+HOSTILE = [0.0, -0.0, 5e-324, 0.5, 1.5, 2.5, -2.5, 1 / 3, 99.99999999999999, 100.0, 1e17, -1e308, 1e308]
+CONDITIONS = [None, "v0 >= 18", "town = a", "not town = a and x > 1", "v0 > 1000"]
+KINDS = [
+    {"what": "count"},
+    {"what": "count", "groups": "town", "keys": TOWNS},
+    {"what": "count", "groups": ["town", "w0"], "keys": {"town": TOWNS, "w0": [True, False]}},
+    {"what": "sum", "column": "v0", "bounds": (0, 80)},
+    {"what": "sum", "column": "x", "bounds": (-7.3, 11.1), "groups": "town", "keys": TOWNS},
+    {"what": "mean", "column": "x", "bounds": (0, 100)},
+    {"what": "mean", "column": "x", "bounds": (0, 100), "groups": "town", "keys": TOWNS[:1]},
+    {"what": "variance", "column": "x", "bounds": (-10, 90)},
+    {"what": "variance", "column": "v0", "bounds": (0, 80), "groups": "town", "keys": TOWNS},
+    {"what": "histogram", "column": "x", "bins": 7, "bounds": (-10, 90)},
+    {"what": "histogram", "column": "v0", "bins": (1, 5, 70)},
+    {"what": "quantile", "column": "x", "candidates": range(101), "q": 0.5},
+    {"what": "quantile", "column": "v0", "candidates": range(0, 90, 7), "q": 0.9, "groups": "town", "keys": TOWNS},
+]
+
+
+def a_table(seed, rows=300):
+    """Of columns that are called as those of the statements are."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "id": rng.choice([-(2**63), -3, 5, 2**31, *range(100, 140)], rows),
+            "town": rng.choice(["a", "b'c", "d"], rows),
+            "w0": rng.random(rows) < 0.5,
+            "v0": rng.integers(-5, 90, rows),
+            "x": rng.choice([*HOSTILE, *rng.normal(40, 30, 8)], rows),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    table = a_table(0)
+    path = tmp_path_factory.mktemp("shared") / "one.parquet"
+    table.to_parquet(path)
+    return {
+        "file": path,
+        "lazy": pl.from_pandas(table).lazy(),
+        "relation": duckdb.connect().from_df(table),
+        "pandas": table,
+        "polars": pl.from_pandas(table),
+    }
+
+
+def numbers(report):
+    return {name: (np.asarray(answer.value).tolist(), str(answer.raw)) for name, answer in report.items()}
+
+
+def alone(session, scans):
+    """Each scan by itself."""
+    return [together.added_up(session, [scan])[0] for scan in scans]
+
+
+def compared(asks, data, budget, seed, **who):
+    """The same plan with shared scans and with one scan for each answer."""
+    plan = queries.plan(asks, budget=budget, rows=100, **who)
+    found = numbers(plan.run(data, rng=np.random.default_rng(seed)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "added_up", alone)
+        return found, numbers(plan.run(data, rng=np.random.default_rng(seed)))
+
+
+PLANS = st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(CONDITIONS)), min_size=1, max_size=8)
+
+
+def named(chosen):
+    return [Ask(**kind, where=where, name=f"{i}") for i, (kind, where) in enumerate(chosen)]
+
+
+@settings(max_examples=15, deadline=None)
+@given(PLANS, st.sampled_from(["file", "lazy", "relation"]), st.sampled_from([COME, SWAP, PEOPLE]))
+def test_shared_scans_change_no_number(sources, chosen, source, budget):
+    found, wanted = compared(named(chosen), sources[source], budget, 3, **(EACH if budget is PEOPLE else {}))
+    assert found == wanted
+
+
+@settings(max_examples=12, deadline=None)
+@given(PLANS, st.sampled_from(["file", "lazy", "relation", "pandas", "polars"]), st.sampled_from([COME, SWAP]))
+def test_a_plan_gives_the_numbers_of_its_queries_called_one_after_another(sources, chosen, source, budget):
+    asks, data = named(chosen), sources[source]
+    plan = queries.plan(asks, budget=budget, rows=100)
+    rng, wanted = np.random.default_rng(7), {}
+    for need, strength in zip(plan.demands, plan.strengths, strict=True):
+        ask, options = need.ask, need.ask.options()
+        if not need.by_rank and not need.free:
+            options["noise"] = plan.noise
+        allowed = budget if need.free else need.allowed(strength, plan.noise)
+        query = queries.sum if ask.what == "sum" else getattr(queries, ask.what)
+        column = () if ask.column is None else (ask.column,)
+        wanted[ask.name] = query(data, *column, where=ask.where, budget=allowed, rng=rng, **options)
+    assert numbers(plan.run(data, rng=np.random.default_rng(7))) == numbers(wanted)
+
+
+def test_queries_that_scan_twice_wait_for_each_other(sources):
+    """The number of rows, which is public, and then the squares."""
+    asks = [Ask("variance", "x", bounds=(0, 50), name="a"), Ask("variance", "v0", bounds=(0, 80), name="b")]
+    found, wanted = compared([*asks, Ask("count")], sources["file"], SWAP, 0)
+    assert found == wanted
+    assert found["count"][0] == 300
+
+
+def watched(monkeypatch):
+    """The statements that add up, as they are asked."""
+    said, ask = [], sessions.DuckDB.ask
+    monkeypatch.setattr(sessions.DuckDB, "ask", lambda self, query: said.append(query) or ask(self, query))
+    return said
+
+
+def test_there_is_a_scan_for_each_grouping_and_one_for_all_else(sources, monkeypatch):
+    asks = [Ask(**kind, where=where, name=f"{i} {where}") for i, kind in enumerate(KINDS) for where in CONDITIONS]
+    plan = queries.plan(asks, budget=COME, rows=100)
+    said = watched(monkeypatch)
+    plan.run(sources["file"])
+    # none; town; town among fewer keys; town and w0; bins of x and v0; ranks of x, and of v0 by town
+    assert len([query for query in said if "COUNT" in query]) == 8
+    said.clear()
+    # what is checked of rows whose persons are bounded is checked for all answers at once
+    few = [Ask("count", name="all"), Ask("mean", "x", bounds=(0, 100)), Ask("count", groups="town", keys=TOWNS)]
+    queries.plan(few, budget=PEOPLE, rows=100, **EACH).run(sources["file"])
+    assert len([query for query in said if query.startswith("SELECT COUNT(*) AS a0")]) == 1
+
+
+@pytest.mark.parametrize("who", [{}, EACH])
+def test_an_answer_that_is_refused_spends_nothing_and_leaves_no_thread(sources, who):
+    """Its values are missing in rows that another answer is about."""
+    table = a_table(1)
+    table.loc[table["town"] == "a", "x"] = np.nan
+    budget = PEOPLE if who else COME
+    good = Ask("mean", "x", bounds=(0, 100), where="not town = a", name="good")
+    bad = Ask("mean", "x", bounds=(0, 100), where="town = a", name="bad")
+    lazy = pl.from_pandas(table, nan_to_null=False).lazy()
+    ledger, before = Ledger(budget), threading.active_count()
+    queries.plan([good, Ask("count")], budget=budget, rows=100, **who).run(lazy)
+    for data in (lazy, table):
+        with pytest.raises(ValueError, match="'bad': column must be finite"):
+            queries.plan([good, bad, Ask("count")], budget=budget, ledger=ledger, rows=100, **who).run(data)
+    assert not ledger.rows()
+    assert threading.active_count() == before
+
+
+def test_what_fails_only_beside_others_is_asked_alone():
+    """An expression may fail on rows that another scan is about."""
+    session = sessions.DuckDB()
+    rows = "(SELECT UNNEST(['1', '2', 'x']) AS c)"
+    number, known = "CAST(c AS BIGINT)", together.Scan(rows, "c <> 'x'", added=("LENGTH(c)",))
+    scans = [together.Scan(rows, "c <> 'x'", added=(number,)), known, together.Scan(rows), together.Scan("nothing")]
+    found = together.added_up(session, scans)
+    assert found[:3] == [[(2, 3)], [(2, 2)], [(3,)]]
+    assert isinstance(found[3], ValueError)
+    # cells in which a scan has no row are none of its own
+    cells = [together.Scan(rows, test, ("c",)) for test in ("c <> 'x'", "c <> '1'", "c IS NULL")]
+    assert [sorted(one) for one in together.added_up(session, cells)] == [
+        [("1", 1), ("2", 1)], [("2", 1), ("x", 1)], []
+    ]  # fmt: skip
+    # all of which fail: each has an error of its own
+    assert all(isinstance(one, ValueError) for one in together.added_up(session, [together.Scan("nothing")] * 2))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, MemoryError])
+def test_a_run_that_ends_in_its_scans_spends_nothing(sources, monkeypatch, error):
+    def broken(self, query):
+        if "COUNT" in query:
+            raise error("stopped")
+        return ask(self, query)
+
+    ask = sessions.DuckDB.ask
+    monkeypatch.setattr(sessions.DuckDB, "ask", broken)
+    ledger, before = Ledger(COME), threading.active_count()
+    with pytest.raises(error):
+        queries.plan([Ask("count"), Ask("sum", "x", bounds=(0, 1))], budget=COME, ledger=ledger).run(sources["file"])
+    assert not ledger.rows()
+    assert threading.active_count() == before
+
+
+def test_the_ledger_has_one_row_whatever_is_shared(sources):
+    asks = named([(kind, None) for kind in KINDS])
+    rows = []
+    for source in ("file", "pandas"):
+        ledger = Ledger(COME)
+        queries.plan(asks, budget=COME, ledger=ledger, rows=100, title="t").run(sources[source])
+        (row,) = ledger.rows()
+        rows.append((row.label, row.release, row.outcome))
+    assert rows[0] == rows[1]
+    assert rows[0][2] == "released"
