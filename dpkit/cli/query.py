@@ -234,6 +234,7 @@ def _answer(
 
     from accounting import Budget, Ledger
     from dpkit import queries
+    from dpkit.queries._columns import check_bounds
     from dpkit.queries._dates import is_dated
     from dpkit.queries._where import named_columns, parse, passing
 
@@ -256,9 +257,11 @@ def _answer(
         raise ValueError(f"--groups must name each column once, got {', '.join(groups)}")
     tests = [parse(text) for text in given.get("where", ())]
     columns = (column, *groups, given.get("person"), *(named for test in tests for named in named_columns(test)))
-    data = read_columns(file, [value for value in columns if value is not None], form)
     if "bounds" in given:
         given["bounds"] = _bounds(given["bounds"])
+    if name in ("sum", "mean", "variance", "quantile"):
+        check_bounds(given.get("bounds"))
+    data = read_columns(file, [value for value in columns if value is not None], form)
     if column is not None and name != "top_k":
         if is_dated(given.get("bounds")):
             check_dates(data, column)

@@ -249,9 +249,9 @@ def check_bounds(bounds: Any) -> tuple[float, float]:
     try:
         low, high = (float(end) for end in ends)
     except (TypeError, ValueError):
-        raise TypeError(f"bounds must be two numbers (low, high), got bounds={bounds!r}") from None
+        raise TypeError(f"bounds must be two numbers, (0, 120) of ages say, got bounds={bounds!r}") from None
     if not (np.isfinite([low, high]).all() and low < high):
-        raise ValueError(f"bounds must be finite with low < high, got bounds={bounds!r}")
+        raise ValueError(f"bounds must be finite with low < high, (0, 120) of ages say, got bounds={bounds!r}")
     if positive("the width of bounds", high - low) < _NARROWEST:
         raise ValueError(
             f"bounds must be at least {_NARROWEST:g} apart, for a lattice between them to be one of normal floats, got "

@@ -53,7 +53,6 @@ class Moment:
         weights: Any = None,
         largest_weight: float | None = None,
     ) -> None:
-        data = given(data)
         self.budget = check_spending(budget, ledger)
         self.low, self.high = check_bounds(bounds)
         self.width = self.high - self.low
@@ -66,6 +65,7 @@ class Moment:
             max_per_group=max_per_group,
         )
         self.dated = is_dated(bounds)
+        data = given(data)
         self.rows = rows_of(
             data, where=where, groups=groups, keys=keys, person=person, column=column, dated=self.dated,
             weights=weights, largest_weight=largest_weight,

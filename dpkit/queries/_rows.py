@@ -25,9 +25,9 @@ from accounting.checks import positive
 from dpkit.queries._columns import mask, numbers, size
 from dpkit.queries._groups import grouped_by
 from dpkit.queries._units import Share, kept_rows, owners
-from dpkit.queries.engines import Table, scanned, table_of
+from dpkit.queries.engines import UNSORTED, Table, is_source, scanned, table_of
 
-__all__ = ["Bins", "Rows", "given", "rows_of"]
+__all__ = ["Bins", "Rows", "check_sortable", "given", "rows_of"]
 
 Cells = NDArray[np.int64]
 
@@ -89,6 +89,12 @@ class Rows(Protocol):
     def below(self, share: Share, rng: np.random.Generator, grid: Array) -> Callable[[], list[NDArray[np.int64]]]:
         """How many of them are below each point of an increasing grid, and how many there are."""
         ...
+
+
+def check_sortable(data: Any) -> None:
+    """Refuse data whose rows are only counted, before any is read."""
+    if isinstance(data, Table) or is_source(data):
+        raise ValueError(UNSORTED)
 
 
 def given(data: Any) -> Any:

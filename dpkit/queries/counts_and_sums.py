@@ -249,7 +249,7 @@ def sum(
     >>> queries.sum([1, 2, 30], bounds=(0, 10), budget=Budget(1e6, 0.0)).value
     13.0
     """
-    data, budget = given(data), check_spending(budget, ledger)
+    budget = check_spending(budget, ledger)
     if is_dated(bounds):
         raise TypeError(
             f"bounds must be numbers, for a sum of dates means nothing, got bounds={bounds!r}: ask for a mean"
@@ -263,6 +263,7 @@ def sum(
         max_groups=max_groups,
         max_per_group=max_per_group,
     )
+    data = given(data)
     used = rows_of(data, where=where, groups=groups, keys=keys, person=person, column=column)
     if groups is not None and keys is None:
         raise TypeError(

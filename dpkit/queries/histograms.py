@@ -72,7 +72,6 @@ def histogram(
     >>> queries.histogram([1, 2, 3, 9], bins=2, bounds=(0, 10), budget=Budget(1e6, 0.0)).value.tolist()
     [3, 1]
     """
-    data = given(data)
     dated = is_dated(bounds if np.ndim(bins) == 0 else bins)
     if np.ndim(bins) == 0:
         low, high = check_bounds(bounds)
@@ -83,6 +82,7 @@ def histogram(
         edges = days("bins", bins) if dated else real_array("bins", bins)
         if edges.ndim != 1 or edges.size < 2 or not (np.diff(edges) > 0).all():
             raise ValueError(f"bins must be a number of bins or increasing edges, got bins={bins!r}")
+    data = given(data)
     answer = counted(
         data,
         f"histogram of {name_of(data, column, 'data')}",

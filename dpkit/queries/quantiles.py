@@ -61,7 +61,7 @@ from dpkit.queries._dates import dated_answer, days, is_dated
 from dpkit.queries._groups import by, group_names, uses
 from dpkit.queries._noise import paid, range_per_round
 from dpkit.queries._ranks import Step, between_neighbours, first_rate, part_rate, plan, rank_errors, with_neighbours
-from dpkit.queries._rows import given, rows_of
+from dpkit.queries._rows import check_sortable, given, rows_of
 from dpkit.queries._units import Share, check_spending, checked_share
 from dpkit.queries.answer import Answer
 from dpkit.samplers.ladder import draw_by_rank
@@ -142,7 +142,8 @@ def quantile(
     >>> [round(float(value), 1) for value in answer.value]
     [1.6, 1.8]
     """
-    data, budget = given(data), check_spending(budget, ledger)
+    # all that needs no data comes first: to learn the types of a CSV's columns is to read it
+    budget = check_spending(budget, ledger)
     dated = is_dated(bounds if candidates is None else candidates)
     grid = None if candidates is None else _grid(days("candidates", candidates) if dated else candidates, bounds, q)
     low, high = check_bounds(bounds) if grid is None else (float(grid[0]), float(grid[-1]))
@@ -153,18 +154,22 @@ def quantile(
     # what all groups together hold of a unit
     share = Share(1, stated.groups * stated.per_group, stated.adjacency, stated.alone)
     levels = _levels(q)
-    used = rows_of(data, where=where, groups=groups, keys=keys, person=person, column=column, dated=dated)
+    if confidence is not None:
+        fraction("confidence", confidence)
     if groups is not None and keys is None:
         raise TypeError(
             "keys must list the groups of a quantile; groups that are not public come from count(groups=...), whose "
             "answer has the keys that may be shown"
         )
+    if grid is None:
+        check_sortable(data)
+    data = given(data)
+    used = rows_of(data, where=where, groups=groups, keys=keys, person=person, column=column, dated=dated)
     public = share.alone and share.swapped and used.everything and groups is None
     n = used.n if public else 0
     distinct = np.unique(levels)
     rounds = distinct.size.bit_length()
     if confidence is not None:
-        fraction("confidence", confidence)
         if grid is not None or not public or not n:
             raise ValueError(
                 "confidence= needs bounds= and a public number of rows (adjacency='replace', the unit a row, no "

@@ -19,8 +19,9 @@ where it runs       ``sessions``, ``dialects``
 ==================  ========================================================
 """
 
-from dpkit.queries.engines.scanned import Scanned, scanned
+from dpkit.queries.engines.scanned import UNSORTED, Scanned, scanned
+from dpkit.queries.engines.sessions import is_source
 from dpkit.queries.engines.tables import Table, table, table_of
 from dpkit.queries.engines.together import Scan, added_up
 
-__all__ = ["Scan", "Scanned", "Table", "added_up", "scanned", "table", "table_of"]
+__all__ = ["UNSORTED", "Scan", "Scanned", "Table", "added_up", "is_source", "scanned", "table", "table_of"]

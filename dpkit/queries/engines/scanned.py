@@ -26,12 +26,16 @@ from dpkit.queries.engines.tables import Table
 from dpkit.queries.engines.together import Scan
 from dpkit.queries.engines.values import Value, number
 
-__all__ = ["Scanned", "scanned"]
+__all__ = ["UNSORTED", "Scanned", "scanned"]
 
 _T = TypeVar("_T")
 Cells = NDArray[np.int64]
 # beyond, noise could leave 64 bits
 _LARGEST = 1 << 62
+UNSORTED = (
+    "a quantile between bounds= sorts all rows, and the rows of a file or database are only counted: give "
+    "candidates=, the values that it may take (numpy.linspace(0, 200, 401), say), or read the table into memory"
+)
 
 
 class Scanned:
@@ -129,10 +133,7 @@ class Scanned:
         return int(total or 0), int(squares or 0)
 
     def values(self, share: Share, rng: np.random.Generator) -> Callable[[], list[NDArray[Any]]]:
-        raise ValueError(
-            "a quantile between bounds= sorts all rows, and the rows of a file or database are only counted: give "
-            "candidates=, the values that it may take (numpy.linspace(0, 200, 401), say), or read the table into memory"
-        )
+        raise ValueError(UNSORTED)
 
     def below(self, share: Share, rng: np.random.Generator, grid: Array) -> Callable[[], list[NDArray[np.int64]]]:
         # a value is below all points of the grid but those that are not above it

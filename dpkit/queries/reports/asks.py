@@ -116,7 +116,7 @@ class Ask:
             "what": what,
             "column": column,
             "where": where,
-            "bounds": None if bounds is None else tuple(bounds),
+            "bounds": _frozen(bounds),
             "groups": _frozen(groups),
             "keys": None if keys is None else _cells(groups, keys),
             "bins": _frozen(bins),

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from accounting.printed import as_html, as_text
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle, still_spent
 from dpkit.queries._noise import NoiseName
-from dpkit.queries._rows import given
+from dpkit.queries._rows import check_sortable, given
 from dpkit.queries._units import check_spending
 from dpkit.queries.answer import Answer
 from dpkit.queries.counts_and_sums import count
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "plan"]
 
+_T = TypeVar("_T")
 _QUERIES: dict[str, Callable[..., Answer]] = {
     "count": count, "sum": sum_of, "mean": mean, "variance": variance, "histogram": histogram, "quantile": quantile,
 }  # fmt: skip
@@ -160,6 +161,9 @@ class Plan:
             If an answer cannot be computed from this data; the message names it, and nothing was spent.
         """
         source = randomness.resolve(rng)
+        for ask in self.asks:
+            if ask.what == "quantile" and ask.candidates is None:
+                _named(ask, check_sortable, data)
         data = given(data)
         queries = [self._query(data, *pair, source) for pair in zip(self.demands, self.strengths, strict=True)]
         label, row = f"queries.plan: {self.title or 'report'}, {answers_said(len(self.asks))}", None
@@ -213,10 +217,7 @@ class Plan:
 
     def _next(self, need: Demand, query: Waiting | Again, *found: Any) -> Scan | Release:
         """What a query waits for, or its refusal by name."""
-        try:
-            waits = query.next(*found)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{need.ask.name!r}: {error}") from None
+        waits = _named(need.ask, query.next, *found)
         if isinstance(waits, Answer):
             raise RuntimeError(f"{need.ask.name!r} was answered without a cost: nothing was spent")
         return waits
@@ -243,6 +244,14 @@ class Plan:
 
     def _repr_html_(self) -> str:
         return as_html(self.headline(), self.cells())
+
+
+def _named(ask: Ask, call: Callable[..., _T], *given: Any) -> _T:
+    """What a call returns, its refusal with the name of the answer."""
+    try:
+        return call(*given)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{ask.name!r}: {error}") from None
 
 
 def _answered(query: Waiting | Again) -> Answer:

@@ -37,7 +37,7 @@ WRONG = [
     ("mean", (TABLE, "x"), {}, TypeError, "bounds must be given.*without looking"),
     ("sum", (TABLE, "x"), {"bounds": (5, 0)}, ValueError, "low < high"),
     ("sum", (TABLE, "x"), {"bounds": (0, math.inf)}, ValueError, "finite"),
-    ("sum", (TABLE, "x"), {"bounds": 5}, TypeError, r"two numbers \(low, high\)"),
+    ("sum", (TABLE, "x"), {"bounds": 5}, TypeError, r"must be two numbers"),
     ("count", (TABLE,), {"budget": None}, TypeError, "budget must be given: what this query may spend"),
     ("count", (TABLE,), {"budget": 1.0}, TypeError, "budget must be a Budget"),
     ("count", (TABLE,), EACH, TypeError, "max_contributions must be given.*how many rows of one person"),
@@ -329,3 +329,47 @@ def test_nullable_columns_of_pandas_and_texts_in_the_place_of_numbers():
         TypeError, match=r"column must hold numbers, got texts or objects in 't': .*decimal point.*to_numeric"
     ):
         queries.sum(table, "t", bounds=(0, 5), budget=rows)
+
+
+class Unread(dict):
+    """A table that nobody may read."""
+
+    def __getitem__(self, name):
+        raise AssertionError(f"{name!r} was read")
+
+    def __len__(self):
+        raise AssertionError("the rows were counted")
+
+
+@tabled(
+    ("bounds", "error", "message"),
+    [
+        (None, TypeError, "bounds must be given: .* that you know .* without looking"),
+        ((5, 5), ValueError, r"low < high, \(0, 120\) of ages say, got bounds=\(5, 5\)"),
+        ((9, 2), ValueError, "low < high"),
+        ((0, math.inf), ValueError, "finite"),
+        ((math.nan, 1), ValueError, "finite"),
+        ((-1e308, 1e308), ValueError, "the width of bounds must be"),
+        ((0, 1e-300), ValueError, "count in a smaller unit"),
+        ((0, 1, 2), TypeError, "must be two numbers"),
+        (7, TypeError, "must be two numbers"),
+        (("a", "b"), ValueError, "bounds must be written like 2026-01-31"),
+        ((0, "2026-01-01"), TypeError, "must not be mixed"),
+    ],
+)
+def test_bounds_of_a_quantile_are_refused_before_anything_is_read(tmp_path, bounds, error, message):
+    """Nor is a file opened: there is none."""
+    for data in (Unread(x=[1.0, 2.0]), str(tmp_path / "none.csv")):
+        for query in (queries.quantile, queries.mean):
+            with refused(error, message) as watched:
+                query(data, "x", bounds=bounds, budget=FULL, **watched)
+    with refused(error, message):
+        queries.plan([queries.Ask("quantile", "x", q=0.5, bounds=bounds)], budget=FULL)
+
+
+def test_a_quantile_that_would_sort_a_file_is_refused_before_it_is_read(tmp_path):
+    path, ask = str(tmp_path / "none.csv"), queries.Ask("quantile", "x", name="half", q=0.5, bounds=(0, 1))
+    with refused(ValueError, "give candidates=, the values that it may take") as watched:
+        queries.quantile(path, "x", bounds=(0, 1), budget=FULL, **watched)
+    with refused(ValueError, "'half': .*give candidates=") as watched:
+        queries.plan([queries.Ask("count"), ask], budget=FULL, ledger=watched["ledger"]).run(path, rng=watched["rng"])
