@@ -26,6 +26,9 @@ layers and activations a plain pass over the batch (:mod:`.linear_layers`).
 One thing is not: torch may compute a row's gradient with other last digits if the batch has another size, since it
 picks its kernels by that. The claim is for gradients that do not.
 
+Several processes train one module, each with rows of its own, where ``torch.distributed`` is initialised:
+:mod:`dpkit.torch.ranks` has the proof that this is the run of one process on all rows.
+
 Released are the parameters and nothing else: they are copied into a fresh copy of the module after each epoch, and
 what the module itself stored while it saw rows (buffers, attributes, gradients) is thrown away.
 
@@ -38,7 +41,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +68,7 @@ from dpkit.torch.problem import (
     module_problem,
     torch_optimizer,
 )
+from dpkit.torch.ranks import SharedSums, ranks_of
 from dpkit.torch.unit_sums import UnitSums
 from dpkit.training.batches import Batches, Sampling, checked_batches
 from dpkit.training.groups import checked_groups
@@ -105,6 +109,7 @@ def dp_sgd(
     checkpoint: str | os.PathLike[str] | None = None,
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
+    process_group: torch.distributed.ProcessGroup | None = None,
 ) -> OptimizeResult:
     """Train a torch module, or a GLM as a linear one, by noisy steps on random batches.
 
@@ -167,6 +172,12 @@ def dp_sgd(
         Charged before the first step of each epoch. One with the same budget that is still empty takes all epochs, and
         then nothing else; one that holds other releases counts by its own filter, which may end the run a few percent
         of its ε early.
+    process_group : torch.distributed.ProcessGroup, optional
+        The processes that train together, by default all of them if ``torch.distributed`` is initialised. Each makes
+        the same call with rows of its own, or none: no row on two ranks, and all of a person's on one. What counts
+        rows (n, ``public_rows``, ``batch``) counts those of all ranks. Rank 0 alone draws, charges ``ledger``, and uses
+        ``optimizer``, ``schedule``, ``callback``, ``progress`` and ``checkpoint``; others may leave these out. All
+        ranks return the same fit, or raise the same error.
 
     Returns
     -------
@@ -183,10 +194,12 @@ def dp_sgd(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, arrays that are not finite, or a module that cannot be run row by row. Nothing is
-        drawn or charged.
+        For a parameter out of range, arrays that are not finite, a module that cannot be run row by row, or ranks that
+        differ in their model or parameters, or have the same rows. Nothing is drawn or charged.
     BudgetExceeded
         If the ledger refuses the first reservation.
+    RuntimeError
+        From torch, if another rank is gone.
     ImportError
         Without torch or Opacus.
 
@@ -220,113 +233,138 @@ def dp_sgd(
         import torch  # noqa: F401
     except ImportError:
         raise ImportError("dp_sgd needs Opacus and torch: pip install dpkit[opacus]") from None
-    checked_budget(budget, allowed=("replace", "add_remove"), people=True)
-    if budget.delta == 0:
-        raise ValueError("budget must have delta > 0, got delta=0")
-    if isinstance(model, GLM):
-        if loss is not None or clip is not None:
-            raise ValueError(f"loss and clip are those of the objective, got loss={loss!r} and clip={clip!r}")
-        problem = linear_problem(model, X, y)
-    else:
-        problem = module_problem(model, X, y, loss, clip)
-    check_rows(len(problem.rows))
-    people = checked_groups(budget, groups, len(problem.rows))
-    units = len(problem.rows) if people is None else len(people.sizes)
-    n = public_count(units, public_rows, budget.adjacency)
-    last = integer("epochs", epochs, at_least=1)
-    expected = max(1, math.isqrt(n)) if batch is None else integer("batch", batch, at_least=1)
-    inner = torch_optimizer(optimizer, positive("learning_rate", learning_rate), problem.parameters)
-    held = integer("rows_at_once", rows_at_once, at_least=1)
-    source = randomness.resolve(rng)
-    released = Released(problem)
-    if n == 0:
-        nothing = {
-            "module": released.module,
-            "epsilon": 0.0,
-            "noise_multiplier": math.inf,
-            "history": [],
-            "path": "no gradient was taken",
-        }
-        message = "no rows: the start is returned"
-        return outcome(released.update(), NOTHING, nit=0, nfev=0, message=message, clipped=0, **nothing)
-    if expected > n:
-        raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
-    problem.try_one_row()
-    steps = math.ceil(n / expected)
-    batches = checked_batches(sampling, n, expected, max_batch, count=units, steps=last * steps, budget=budget)
-
-    def epochs_of(count: int) -> Release:
-        return batches.price(z, steps=count * steps, adjacency=budget.adjacency)
-
-    z = _noise_multiplier(last * steps, batches, budget)
-    mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
-    rate = expected / n if sampling == "poisson" else None
-    sums = UnitSums(problem, people, held)
-    private = PrivateSteps(inner, problem.parameters, mechanism, sums.on, batch=expected, rate=rate, schedule=schedule)
-    kept = None
-    if checkpoint is not None:
-        described = {
-            "units": units, "rows": n, "parameters": len(released.values()), "clip": problem.clip, "epochs": last,
-            "batch": expected, "sampling": sampling, "max_batch": max_batch, "adjacency": budget.adjacency,
-            "noise_multiplier": z,
-        }  # fmt: skip
-        kept = Kept(
-            Path(checkpoint), described, private, released, source, cost=epochs_of(last), ledger=ledger,
-            label=f"DP-SGD, {last} epochs, {batches.said}",
+    ranks = ranks_of(process_group)
+    with nullcontext() if ranks is None else ranks.agreement():
+        checked_budget(budget, allowed=("replace", "add_remove"), people=True)
+        if budget.delta == 0:
+            raise ValueError("budget must have delta > 0, got delta=0")
+        if isinstance(model, GLM):
+            if loss is not None or clip is not None:
+                raise ValueError(f"loss and clip are those of the objective, got loss={loss!r} and clip={clip!r}")
+            problem = linear_problem(model, X, y)
+        else:
+            problem = module_problem(model, X, y, loss, clip)
+        check_rows(len(problem.rows))
+        people = checked_groups(budget, groups, len(problem.rows))
+        last = integer("epochs", epochs, at_least=1)
+        asked = None if batch is None else integer("batch", batch, at_least=1)
+        inner = torch_optimizer(optimizer, positive("learning_rate", learning_rate), problem.parameters)
+        held = integer("rows_at_once", rows_at_once, at_least=1)
+        source = randomness.resolve(rng)
+        released = Released(problem)
+        problem.try_one_row()
+        own = UnitSums(problem, people, held)
+    shared = None
+    if ranks is not None:
+        shared = SharedSums(
+            ranks, own, problem, people,
+            settings={
+                "budget": budget, "model": repr(model) if isinstance(model, GLM) else type(model).__name__,
+                "clip": problem.clip, "epochs": last, "batch": asked, "sampling": sampling, "max_batch": max_batch,
+                "learning_rate": learning_rate, "public_rows": public_rows,
+                "rng": "a seeded generator" if randomness.is_simulation(source) else None,
+            },
+            given={
+                "ledger": ledger is not None, "checkpoint": checkpoint is not None, "optimizer": optimizer is not None,
+                "schedule": schedule is not None, "callback": callback is not None, "progress": progress is not None,
+            },
         )  # fmt: skip
 
-    begun, success = 0, True
-    message = f"{last} epochs of {steps} steps on {batches.said} of {expected} rows in the mean"
-    try:
-        for epoch in range(1 if kept is None else kept.epochs + 1, last + 1):
-            begun = epoch
-            try:
-                row = None
-                if ledger is not None and kept is None:
-                    row = ledger.spend(
-                        epochs_of(1),
-                        label=f"DP-SGD, epoch {epoch} of {last}, {batches.said}",
-                        simulation=randomness.is_simulation(source),
-                        plan=epochs_of(last),
-                    )
-            except BudgetExceeded as refusal:
-                if epoch == 1:
-                    raise
-                begun, success, message = epoch - 1, False, f"stopped after epoch {epoch - 1}: {refusal}"
-                break
-            with _settled(ledger, row) if kept is None else kept.epoch():
-                for chosen in batches.epoch(source, units):
-                    private.step(sums.over(chosen))
-                    if progress is not None:
-                        progress(private.taken, last * steps)
-            if callback is not None:
-                x = released.update() if kept is None else kept.x
-                spent = _epsilon(epochs_of(epoch), budget)
-                callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
-    except KeyboardInterrupt:
-        success, message = False, f"interrupted in or after epoch {begun} of {last}: what was trained is kept"
-        if kept is not None:
-            message += f" up to epoch {kept.epochs}, and the same call goes on from {checkpoint}"
-    finally:
-        if kept is not None:
-            kept.close()
-    cost = epochs_of(begun if kept is None else last)
-    taken = private.taken if kept is None else kept.epochs * steps
-    result = outcome(
-        released.update() if kept is None else kept.x,
-        cost,
-        nit=taken,
-        nfev=taken * expected,
-        message=message,
-        clipped=sums.clipped,
-        module=released.module,
-        epsilon=_epsilon(cost, budget),
-        noise_multiplier=z,
-        history=private.history,
-        path=sums.path,
-    )
-    result.success = success
-    return result
+    sums = own if shared is None else shared
+
+    def fit() -> OptimizeResult:
+        n = public_count(sums.units, public_rows, budget.adjacency)
+        expected = max(1, math.isqrt(n)) if asked is None else asked
+        if n == 0:
+            nothing = {
+                "module": released.module,
+                "epsilon": 0.0,
+                "noise_multiplier": math.inf,
+                "history": [],
+                "path": "no gradient was taken",
+            }
+            message = "no rows: the start is returned"
+            return outcome(released.update(), NOTHING, nit=0, nfev=0, message=message, clipped=0, **nothing)
+        if expected > n:
+            raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
+        steps = math.ceil(n / expected)
+        batches = checked_batches(sampling, n, expected, max_batch, count=sums.units, steps=last * steps, budget=budget)
+
+        def epochs_of(count: int) -> Release:
+            return batches.price(z, steps=count * steps, adjacency=budget.adjacency)
+
+        z = _noise_multiplier(last * steps, batches, budget)
+        mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
+        rate = expected / n if sampling == "poisson" else None
+        private = PrivateSteps(
+            inner, problem.parameters, mechanism, sums.on, batch=expected, rate=rate, schedule=schedule
+        )
+        kept = None
+        if checkpoint is not None:
+            described = {
+                "units": sums.units, "rows": n, "parameters": len(released.values()), "clip": problem.clip,
+                "epochs": last, "batch": expected, "sampling": sampling, "max_batch": max_batch,
+                "adjacency": budget.adjacency, "noise_multiplier": z,
+            }  # fmt: skip
+            kept = Kept(
+                Path(checkpoint), described, private, released, source, cost=epochs_of(last), ledger=ledger,
+                label=f"DP-SGD, {last} epochs, {batches.said}",
+            )  # fmt: skip
+
+        begun, success = 0, True
+        message = f"{last} epochs of {steps} steps on {batches.said} of {expected} rows in the mean"
+        try:
+            for epoch in range(1 if kept is None else kept.epochs + 1, last + 1):
+                begun = epoch
+                try:
+                    row = None
+                    if ledger is not None and kept is None:
+                        row = ledger.spend(
+                            epochs_of(1),
+                            label=f"DP-SGD, epoch {epoch} of {last}, {batches.said}",
+                            simulation=randomness.is_simulation(source),
+                            plan=epochs_of(last),
+                        )
+                except BudgetExceeded as refusal:
+                    if epoch == 1:
+                        raise
+                    begun, success, message = epoch - 1, False, f"stopped after epoch {epoch - 1}: {refusal}"
+                    break
+                with _settled(ledger, row) if kept is None else kept.epoch():
+                    for chosen in batches.epoch(source, sums.units):
+                        private.step(sums.over(chosen))
+                        if progress is not None:
+                            progress(private.taken, last * steps)
+                if callback is not None:
+                    x = released.update() if kept is None else kept.x
+                    spent = _epsilon(epochs_of(epoch), budget)
+                    callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
+        except KeyboardInterrupt:
+            success, message = False, f"interrupted in or after epoch {begun} of {last}: what was trained is kept"
+            if kept is not None:
+                message += f" up to epoch {kept.epochs}, and the same call goes on from {checkpoint}"
+        finally:
+            if kept is not None:
+                kept.close()
+        cost = epochs_of(begun if kept is None else last)
+        taken = private.taken if kept is None else kept.epochs * steps
+        result = outcome(
+            released.update() if kept is None else kept.x,
+            cost,
+            nit=taken,
+            nfev=taken * expected,
+            message=message,
+            clipped=sums.clipped,
+            module=released.module,
+            epsilon=_epsilon(cost, budget),
+            noise_multiplier=z,
+            history=private.history,
+            path=sums.path,
+        )
+        result.success = success
+        return result
+
+    return fit() if shared is None else shared.run(fit, released)
 
 
 @lru_cache(maxsize=256)

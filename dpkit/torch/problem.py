@@ -141,6 +141,10 @@ class Arrays:
     def __len__(self) -> int:
         return len(self.X)
 
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of one row and its target."""
+        return tuple(self.X.shape[1:]), tuple(self.y.shape[1:])
+
     def at(self, chosen: NDArray[np.intp]) -> tuple[torch.Tensor, torch.Tensor]:
         return self.X[chosen], self.y[chosen]
 
@@ -153,6 +157,10 @@ class Items:
 
     def __len__(self) -> int:
         return len(self._dataset)
+
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of one row and its target, which are not known before they are read."""
+        return ()
 
     def at(self, chosen: NDArray[np.intp]) -> tuple[torch.Tensor, torch.Tensor]:
         from torch.utils.data import default_collate

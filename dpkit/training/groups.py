@@ -18,7 +18,7 @@ Vector = NDArray[np.float64]
 
 
 class Groups:
-    """Who has which rows: ``order`` sorts the rows by person, and ``starts`` says where each one's begin.
+    """Who has which rows: ``order`` sorts the rows by person, ``starts`` says where those of each of ``labels`` begin.
 
     Examples
     --------
@@ -30,7 +30,7 @@ class Groups:
     """
 
     def __init__(self, groups: NDArray[np.generic]) -> None:
-        _, index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        self.labels, index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
         self.order = np.argsort(index, kind="stable")
         self.sizes: NDArray[np.intp] = sizes
         self.starts = np.cumsum(sizes) - sizes
