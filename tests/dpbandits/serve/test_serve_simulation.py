@@ -131,6 +131,28 @@ def gives_every_round_the_same_token(patch):
     patch.setattr("dpbandits.serve.store.secrets.token_hex", lambda count: "00" * count)
 
 
+def keeps_rewards_that_were_learned(patch):
+    """The learner takes them in again and again, and comes to nothing else."""
+    patch.setattr(Store, "taken", lambda self, events, part: None)
+
+
+def erases_the_same_part_again(patch):
+    """What is erased in parts has always more to come."""
+    forget = Store.forget
+    patch.setattr(Store, "forget", lambda self, *parts: forget(self, *parts) or True)
+
+
+def erases_what_no_release_covers(patch):
+    """All rounds that there are."""
+    forget = Store.forget
+    patch.setattr(Store, "forget", lambda self, upto, *more: forget(self, self.decided(), *more))
+
+
+def takes_erased_rounds_for_new_ones(patch):
+    """A learner that went back behind rounds which it had learned from, and erased."""
+    patch.setattr(Store, "erased_after", lambda self, number: False)
+
+
 # each with the schedule from which on it is found soon
 FAULTS = {
     heals_by_a_count: 180,
@@ -142,7 +164,15 @@ FAULTS = {
     keeps_rows_of_another_history: 180,
     closes_no_round: 0,
     gives_every_round_the_same_token: 120,
+    keeps_rewards_that_were_learned: 0,
+    erases_the_same_part_again: 0,
+    erases_what_no_release_covers: 0,
+    takes_erased_rounds_for_new_ones: 1_039_081,
 }
+
+
+# after which nothing goes wrong but that nothing goes on
+ENDLESS = {keeps_rewards_that_were_learned, erases_the_same_part_again}
 
 
 def caught(fault, first):
@@ -161,4 +191,5 @@ def caught(fault, first):
 def test_a_planted_fault_is_found(fault, first):
     found = caught(fault, first)
     assert found.startswith("seed "), fault.__name__
+    assert ("did not finish" in found) is (fault in ENDLESS), found
     print(found)

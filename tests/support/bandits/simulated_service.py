@@ -5,7 +5,8 @@ what an operator's ``restore`` does to the database. Stand-ins: the policy, whic
 releases, the ledger, a list of marks, and the disks, which can be copied and put back.
 
 What a person sends is the person's own number, so that whoever learns it knows whose it was. What was told to clients
-is kept outside, and compared with what was learned after every step (:meth:`World.check`).
+is kept outside, and compared with what was learned after every step (:meth:`World.check`). A schedule that takes more
+steps than any should, as it waits for what never comes, is a failure like others.
 """
 
 import copy
@@ -26,6 +27,8 @@ from dpbandits.serve.store import Choice
 
 BATCH = 4
 WORKERS = 2
+# of a schedule, where those of good ones take up to 1,200
+MOST_STEPS = 10_000
 
 
 class Killed(BaseException):
@@ -34,6 +37,10 @@ class Killed(BaseException):
 
 class Violated(AssertionError):
     """An invariant does not hold."""
+
+
+class Unfinished(BaseException):
+    """A schedule has had more steps than any needs; no error of the service, which it must not handle."""
 
 
 class Database(Sqlite):
@@ -163,6 +170,7 @@ class World:
         self.luck = random.Random(seed)
         self.db = sqlite3.connect(":memory:", isolation_level=None)
         self.era, self.fuse, self.skew = 0, None, 0.0
+        self.steps = 0
         self.held = False
         self.now = 1e9
         self.ledger, self.witness = Shelf(self, "ledger"), Shelf(self, "witness")
@@ -213,6 +221,9 @@ class World:
 
     def step(self):
         """A step of whoever runs, at which it may be killed."""
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise Unfinished
         if self.fuse is not None:
             self.fuse -= 1
             if self.fuse == 0:
@@ -261,6 +272,8 @@ class World:
     # ------------------------------------------------------------------------------------------- the invariants
 
     def learns(self, person, value):
+        if person is None:
+            raise Violated(f"what person {value:g} sent was learned for a round that was erased")
         if value != float(person.split()[1]):
             raise Violated(f"what person {value:g} sent was learned for {person}")
 
@@ -454,6 +467,8 @@ def outcome(seed, patch, steps=80):
     world = World(seed, patch)
     try:
         world.play(steps)
+    except Unfinished:
+        raise Violated(f"seed {seed}: did not finish in {MOST_STEPS:,} steps") from None
     except Exception as error:
         raise Violated(f"seed {seed}: {error}") from error
     return world
