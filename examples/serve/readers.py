@@ -23,7 +23,9 @@ def main(url: str, readers: int) -> None:
         names = [f"article {n}" for n in range(len(reader.arms))]
         (page,) = decider.slates({"names": names, "arms": reader.arms.tolist()})
         rows = [names.index(name) for name in page["slate"]]
-        teller.reward((page["id"], reader.clicks(rows)))  # up to the first click
+        # a page that was shown while the database was away has a ticket in the place of an id
+        id = page["id"] or decider.activate(page["ticket"])[0]["id"]
+        teller.reward((id, reader.clicks(rows)))  # up to the first click
         clicked += reader.value(rows)
         chance += reader.value([0, 1, 2])
     print(f"clicks on a page {clicked / readers:.3f}; on articles taken at random {chance / readers:.3f}")
