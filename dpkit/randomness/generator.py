@@ -18,6 +18,8 @@ from dpkit.randomness.variates import BLOCK, exponentials, gammas, normals, unif
 __all__ = ["SecureGenerator", "random_bytes"]
 
 Size = int | Sequence[int] | None
+# So many bytes take no longer from OpenSSL itself than from what was drawn ahead.
+_DIRECT = 1 << 14
 
 
 def random_bytes(count: int) -> bytes:
@@ -103,6 +105,8 @@ class SecureGenerator(np.random.Generator):
 
     def bytes(self, length: int) -> bytes:
         """``length`` random bytes."""
+        if length >= _DIRECT:
+            return random_bytes(length)
         return self._draw_words((length + 7) // 8).tobytes()[:length]
 
     def integers(  # type: ignore[override]

@@ -12,8 +12,10 @@ box lies below the curve, and no decision is taken at all. In the last box x = R
 with probability f(x)/(w·c·R·exp(−R(x − R))) = exp(−(E/R)²/2 − R²/2)/(R·w·c) (Marsaglia 1964).
 
 Since w is a power of two, the binary digits of x are those of j followed by those of U: random bits as they come. So
-⌊2^m·x + ½⌋ is a shift. Decisions near the curve are taken in double precision with a bound on the error, and those that
-it leaves open with as many further digits as they need, as in ``discrete``.
+⌊2^m·x + ½⌋ is a shift (:func:`normal_steps`). For any other scale (:func:`scaled_normals`) the nearest integer to σx is
+taken in double precision, as are decisions near the curve: with a bound on the error, and what it leaves open with as
+many further digits as it needs, as in ``discrete``. Here the two sides of the half-line are covered, −x for (j + U)·w
+being −(j + 1)·w + (1 − U)·w, and the boxes are counted such that those below the curve come first.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from numpy.typing import NDArray
 from dpkit.samplers._exact import LazyUniform, decimal_context, random_words, rounding_slack
 from dpkit.samplers._filtered import BLOCK
 
-__all__ = ["MOST_BITS", "half_normal_tail", "lies_below", "normal_steps"]
+__all__ = ["MOST_BITS", "half_normal_tail", "lies_below", "nearest_multiple", "normal_steps", "scaled_normals"]
 
 # The scale is at most 2⁵⁰, and then a result beyond 2⁶¹ has a probability below exp(−2²⁰). It is not cut, which would
 # show what it is added to: drawing fails, which says nothing about that.
@@ -44,6 +46,8 @@ _FRACTION = 51
 _UNIT = 2.0 ** -(_FRACTION + 5)  # of the position (j + U)·w as an integer
 # of c·(i + V) − f(x) in double precision, absolute; it is below 2⁻⁵⁰
 _ERROR = 2.0**-40
+# of σx in double precision, relative to σ: two roundings, each within 6·2⁻⁵³, and what follows 2⁻⁵⁶ in x
+_PLACE_ERROR = 2.0**-49
 
 
 def _tables() -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
@@ -65,6 +69,16 @@ def _tables() -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
 _START, _LOW, _TAIL_BOX = _tables()
 # as 64-bit fractions: V must be below exp(−R²/2)/(R·w·c) for anything in the tail
 _TAIL_AT_MOST = np.uint64(math.ceil(math.exp(-(_TAIL**2) / 2) / (_TAIL * _HEIGHT / 32) * (1 + 1e-9) * 2**64))
+# the same boxes, those below the curve first: places where they begin, in units of 2⁻⁵⁶, to the right and to the left
+_ORDER = np.argsort(_START < 0, kind="stable")
+_PLACES = np.where(_START < 0, -1 - _START, _START)[_ORDER]
+_ENDS = np.stack([_PLACES, -_PLACES - (1 << _FRACTION)], axis=1).reshape(-1).astype(np.float64)
+_FLOORS = _LOW[_ORDER]
+_FIRST_OPEN = 2 * int(np.count_nonzero(_START >= 0))
+_LAST_BOX = int(np.flatnonzero(_ORDER == _TAIL_BOX)[0])  # the tail's
+_SIDES, _AFTER_SIDES = np.uint64(2 * _BOXES - 1), np.uint64(13)
+# up to so many values take one round, with some to spare; more take one round by blocks, and another for the rejected
+_SHORT, _LONG = 1 << 11, 1 << 14
 
 
 def normal_steps(bits: int, out: NDArray[np.int64], rng: np.random.Generator) -> None:
@@ -122,9 +136,103 @@ def _decide(
     for i in np.flatnonzero(boxes == _TAIL_BOX):
         kept[i] = False
         if heights[i] <= _TAIL_AT_MOST:
-            value = half_normal_tail(bits, LazyUniform(0, 0, rng), LazyUniform(int(heights[i]), 64, rng))
+            value = half_normal_tail(Fraction(2**bits), LazyUniform(0, 0, rng), LazyUniform(int(heights[i]), 64, rng))
             kept[i], magnitude[i] = value is not None, value or 0
     return kept, magnitude
+
+
+def scaled_normals(sigma: float, out: NDArray[np.int64], rng: np.random.Generator) -> None:
+    """Fill the 1-d array ``out`` with the nearest integers to σN, N standard normal, exactly; 2⁻⁴⁰ ≤ σ ≤ 2⁴⁰."""
+    if out.size <= _SHORT:
+        # 95 in 100 are kept: of so many more there are hardly ever too few, and the first are as good as any
+        trials = np.empty(out.size + out.size // 8 + 8, np.int64)
+        rejected = scaled_trials(sigma, trials, np.empty((3, trials.size)), rng)
+        kept = np.delete(trials, rejected)[: out.size]
+        out[: kept.size] = kept
+        if kept.size < out.size:
+            scaled_normals(sigma, out[kept.size :], rng)
+        return
+    work = np.empty((3, min(_LONG, out.size)))
+    parts = ((start, out[start : start + _LONG]) for start in range(0, out.size, _LONG))
+    again = np.concatenate([start + scaled_trials(sigma, part, work[:, : part.size], rng) for start, part in parts])
+    more = np.empty(again.size, np.int64)
+    scaled_normals(sigma, more, rng)
+    out[again] = more
+
+
+def scaled_trials(
+    sigma: float, out: NDArray[np.int64], work: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """One trial for each entry of ``out``; the indices of those that were rejected. ``work`` (3, n) is overwritten.
+
+    Of a word the last 13 bits are a side and a box, and the others the first 51 digits of U, or of 1 − U on the left.
+    """
+    words = random_words(rng, out.size)
+    sides, place, nearest = work[0].view(np.int64), work[1], work[2]
+    np.bitwise_and(words, _SIDES, out=sides.view(np.uint64))
+    np.right_shift(words, _AFTER_SIDES, out=out.view(np.uint64))
+    np.copyto(place, out)
+    # 2⁵⁶·x; indices are in range, and only where it is told to cut them does numpy write without a copy
+    place += _ENDS.take(sides, out=nearest, mode="clip")
+    open_ = (sides >= _FIRST_OPEN).nonzero()[0]
+    x = place[open_]
+    place *= sigma * _UNIT
+    np.rint(place, out=nearest)
+    np.copyto(out, nearest, casting="unsafe")
+    place -= nearest
+    # near a curve, and not below it for certain
+    boxes = sides[open_] >> 1
+    heights = random_words(rng, open_.size)
+    x *= _UNIT
+    margin = (heights >> np.uint64(1)).view(np.int64) * (_HEIGHT * 2.0**-63)
+    margin += _FLOORS[boxes]
+    x *= x
+    x *= -0.5
+    margin -= np.exp(x, out=x)
+    rejected = margin >= 0
+    far = 0.5 - sigma * _PLACE_ERROR
+    between = np.maximum.reduce(place) >= far or np.minimum.reduce(place) <= -far
+    undecided = np.abs(margin) <= _ERROR
+    undecided |= boxes == _LAST_BOX
+    if not (between or undecided.any()):
+        return open_[rejected]
+    digits = {int(i): _digits(int(words[i]), rng) for i in np.flatnonzero(np.abs(place) >= far)}
+    for k in np.flatnonzero(undecided):
+        i, height = int(open_[k]), LazyUniform(int(heights[k]), 64, rng)
+        if boxes[k] == _LAST_BOX:
+            digits.pop(i, None)
+            possible = heights[k] <= _TAIL_AT_MOST
+            value = half_normal_tail(Fraction(sigma), LazyUniform(0, 0, rng), height) if possible else None
+            rejected[k] = value is None
+            out[i] = _signed(value or 0, words[i])
+        else:
+            u = digits.setdefault(i, _digits(int(words[i]), rng))
+            rejected[k] = not lies_below(u, float(_FLOORS[boxes[k]]), height)
+    for i, u in digits.items():
+        out[i] = _signed(nearest_multiple(Fraction(sigma), u), words[i])
+    return open_[rejected]
+
+
+def _digits(word: int, rng: np.random.Generator) -> LazyUniform:
+    """|x|, of which a word has the first digits; not in the tail."""
+    fraction = word >> 13
+    if word & 1:
+        fraction ^= (1 << _FRACTION) - 1
+    return LazyUniform(int(_PLACES[word >> 1 & (_BOXES - 1)]) + fraction, _FRACTION + 5, rng)
+
+
+def _signed(magnitude: int, word: np.uint64) -> int:
+    return -magnitude if int(word) & 1 else magnitude
+
+
+def nearest_multiple(sigma: Fraction, x: LazyUniform) -> int:
+    """⌊σx + ½⌋, where ``x`` is [numerator, numerator + 1)·2^−bits, possibly above 1."""
+    while True:
+        low, high = (sigma * Fraction(x.numerator + i, 2**x.bits) + Fraction(1, 2) for i in (0, 1))
+        first = math.floor(low)
+        if high <= first + 1:
+            return first
+        x.extend()
 
 
 def lies_below(x: LazyUniform, low: float, v: LazyUniform) -> bool:
@@ -144,12 +252,12 @@ def lies_below(x: LazyUniform, low: float, v: LazyUniform) -> bool:
         digits += 40
 
 
-def half_normal_tail(bits: int, u: LazyUniform, v: LazyUniform) -> int | None:
-    """⌊2^bits·x + ½⌋ with x = R − ln(U)/R, if −ln V > (ln(U)/R)²/2 + R²/2 + ln(R·w·c), else None: a trial beyond R."""
+def half_normal_tail(sigma: Fraction, u: LazyUniform, v: LazyUniform) -> int | None:
+    """⌊σx + ½⌋ with x = R − ln(U)/R, if −ln V > (ln(U)/R)²/2 + R²/2 + ln(R·w·c), else None: a trial beyond R."""
     u.extend()
     digits = 40
     while True:
-        with localcontext(decimal_context(digits, Fraction(2**bits))):
+        with localcontext(decimal_context(digits, sigma)):
             low, high = u.minus_log()
             low_v, high_v = v.minus_log()
             if high.is_finite():
@@ -159,8 +267,8 @@ def half_normal_tail(bits: int, u: LazyUniform, v: LazyUniform) -> int | None:
                 if ends[0] - slack > high_v:
                     return None
                 if ends[1] + slack < low_v:
-                    scale = Decimal(2**bits)
-                    slack = scale * rounding_slack(digits, low)
+                    scale = Decimal(sigma.numerator) / Decimal(sigma.denominator)
+                    slack = (1 + scale) * rounding_slack(digits, low)
                     first, last = (
                         int((scale * (_TAIL + end / _TAIL) + Decimal("0.5") + error).to_integral_value(ROUND_FLOOR))
                         for end, error in ((low, -slack), (high, slack))

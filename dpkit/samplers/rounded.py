@@ -6,8 +6,9 @@ the Gaussian, the Laplace mechanism's own curve for Laplace), in any dimension. 
 Laplace (``discrete``) have other laws and other, slightly more expensive, bounds.
 
 * Laplace of scale t: a random sign, and ⌊−t·ln U + ½⌋.
-* Gaussian: E = −ln U is kept as |Z| with probability exp(−(E − 1)²/2), the ratio of the half-normal density to the
-  exponential one up to a constant; a random sign, and ⌊σE + ½⌋.
+* Gaussian: boxes under the density (``_boxes``); a few values one by one, E = −ln U being kept as |Z| with probability
+  exp(−(E − 1)²/2), the ratio of the half-normal density to the exponential one up to a constant: a random sign, and
+  ⌊σE + ½⌋.
 
 Decisions are taken in double precision with a bound on their error, and settled with further random bits and digits
 where the bound leaves them open, as in ``discrete``.
@@ -23,20 +24,11 @@ from numpy.typing import NDArray
 
 from dpkit import randomness
 from dpkit.samplers import _filtered
-from dpkit.samplers._exact import LazyUniform, random_word, random_words, rounded_half_normal
-from dpkit.samplers._filtered import (
-    BLOCK,
-    FEW,
-    check_scale,
-    excess,
-    floor_between,
-    half_step,
-    log_block,
-    log_one,
-    signed,
-)
+from dpkit.samplers._boxes import scaled_normals
+from dpkit.samplers._exact import LazyUniform, random_word, rounded_half_normal
+from dpkit.samplers._filtered import BLOCK, FEW, check_scale, half_step, log_one
 
-__all__ = ["rounded_gaussian", "rounded_gaussian_one", "rounded_laplace", "rounded_laplace_one"]
+__all__ = ["half_normal_trial", "rounded_gaussian", "rounded_gaussian_one", "rounded_laplace", "rounded_laplace_one"]
 
 
 def rounded_laplace(
@@ -116,57 +108,31 @@ def rounded_gaussian(
     if flat.size <= FEW:
         flat[:] = [rounded_gaussian_one(sigma, source) for _ in range(flat.size)]
         return out
-    filled = 0
-    while filled < flat.size:
-        kept = _half_normal_trials(sigma, min(BLOCK, 16 + (flat.size - filled) * 3 // 2), source)
-        kept = kept[: flat.size - filled]
-        flat[filled : filled + kept.size] = kept
-        filled += kept.size
+    scaled_normals(sigma, flat, source)
     return out
 
 
-def _half_normal_trials(sigma: float, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The signed values that ``count`` trials of the rejection keep."""
-    words, heights = random_words(rng, count), random_words(rng, count)
-    offset = 0.5 / sigma
-    y, error = log_block(words, offset)
-    x = y - (offset + 1)
-    x *= x
-    x *= 0.5
-    margin = excess(heights, x)
-    kept = margin < 0
-    # an error of E moves exp(−(E − 1)²/2) by less than as much
-    unsettled = np.abs(margin, out=margin) <= error + _filtered.EXP_ERROR
-    low, open_ = floor_between(sigma, y, error)
-    magnitude = low.astype(np.int64)
-    unsettled |= open_ & kept
-    for i in np.flatnonzero(unsettled):
-        u = LazyUniform(int(words[i] >> np.uint64(1)), 63, rng)
-        value = rounded_half_normal(u, LazyUniform(int(heights[i]), 64, rng), Fraction(sigma), half_step)
-        kept[i] = value is not None
-        magnitude[i] = value or 0
-    return signed(magnitude, words)[kept]
-
-
 def rounded_gaussian_one(sigma: float, rng: np.random.Generator) -> int:
-    """One value of :func:`rounded_gaussian`, of a checked scale.
-
-    Trials as in :func:`_half_normal_trials`, one after the other, until one is kept.
-    """
+    """One value of :func:`rounded_gaussian`, of a checked scale: trials until one is kept."""
     while True:
-        word, height = random_word(rng), random_word(rng)
-        y, error = log_one(word, 0.5 / sigma)
-        if error < math.inf:
-            e = y - (0.5 / sigma + 1)
-            margin = (height >> 1) * 2.0**-63 - math.exp(-e * e / 2)
-            low = max(math.floor(sigma * (y - error)), 0)
-            # as on arrays: the same two questions have to be open for the exact route
-            settled = abs(margin) > error + _filtered.EXP_ERROR
-            if settled and margin >= 0:
-                continue
-            if settled and low == math.floor(sigma * (y + error)):
-                return -low if word & 1 else low
-        u = LazyUniform(word >> 1, 63, rng)
-        value = rounded_half_normal(u, LazyUniform(height, 64, rng), Fraction(sigma), half_step)
+        value = half_normal_trial(sigma, random_word(rng), random_word(rng), rng)
         if value is not None:
-            return -value if word & 1 else value
+            return value
+
+
+def half_normal_trial(sigma: float, word: int, height: int, rng: np.random.Generator) -> int | None:
+    """The nearest integer to ±σE, or None where it is rejected; E and the sign are a word's, V is the other one."""
+    y, error = log_one(word, 0.5 / sigma)
+    if error < math.inf:
+        e = y - (0.5 / sigma + 1)
+        margin = (height >> 1) * 2.0**-63 - math.exp(-e * e / 2)
+        low = max(math.floor(sigma * (y - error)), 0)
+        # an error of E moves exp(−(E − 1)²/2) by less than as much
+        settled = abs(margin) > error + _filtered.EXP_ERROR
+        if settled and margin >= 0:
+            return None
+        if settled and low == math.floor(sigma * (y + error)):
+            return -low if word & 1 else low
+    u = LazyUniform(word >> 1, 63, rng)
+    value = rounded_half_normal(u, LazyUniform(height, 64, rng), Fraction(sigma), half_step)
+    return -value if value is not None and word & 1 else value

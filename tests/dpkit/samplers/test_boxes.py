@@ -9,7 +9,7 @@ from chi_square import fits
 from scipy import stats
 
 from dpkit.samplers import _boxes
-from dpkit.samplers._boxes import half_normal_tail, lies_below, normal_steps
+from dpkit.samplers._boxes import half_normal_tail, lies_below, nearest_multiple, normal_steps
 from dpkit.samplers._exact import LazyUniform
 
 mpmath = pytest.importorskip("mpmath")
@@ -84,6 +84,37 @@ def test_decisions_near_the_curve_are_exact(nearness):
                     assert below == (sign < 0)
 
 
+@pytest.mark.parametrize("sigma", [0.3, 3.3, 1e6 / 3, 2.0**40])
+def test_nearest_multiples_are_exact_and_take_more_digits_where_they_must(sigma):
+    rng = np.random.default_rng(1)
+    for multiple in (1, 7, 12345):
+        # x is next to where the nearest integer changes; further digits say on which side of it
+        edge = (multiple - Fraction(1, 2)) / Fraction(sigma)
+        numerator = math.floor(edge * 2**56)
+        for found, above in ((LazyUniform(numerator - 1, 56, rng), 0), (LazyUniform(numerator + 1, 56, rng), 1)):
+            assert nearest_multiple(Fraction(sigma), found) == multiple - 1 + above
+            assert found.bits == 56
+        between = LazyUniform(numerator, 56, rng)
+        found = nearest_multiple(Fraction(sigma), between)
+        if edge * 2**56 > numerator:
+            assert between.bits > 56
+        assert found == multiple - 1 + (Fraction(between.numerator, 2**between.bits) >= edge)
+
+
+def test_words_of_both_sides_are_the_beginnings_of_the_place():
+    """The word's digits follow the box's, and their complements on the left: the same as in double precision."""
+    words = np.random.default_rng(3).integers(0, 2**64 - 1, 200, dtype=np.uint64, endpoint=True)
+    for word in words.tolist():
+        side = word & 8191
+        x = (word >> 13) + int(_boxes._ENDS[side])
+        digits = _boxes._digits(word, np.random.default_rng(0))
+        low, high = (
+            (digits.numerator, digits.numerator + 1) if word & 1 == 0 else (-digits.numerator - 1, -digits.numerator)
+        )
+        assert (low, high) == (x, x + 1)
+        assert digits.bits == 56
+
+
 def test_decisions_that_double_precision_leaves_open_are_taken(monkeypatch):
     # every decision by exact arithmetic: the same law
     monkeypatch.setattr(_boxes, "_ERROR", 2.0)
@@ -99,7 +130,7 @@ def test_the_tail_beyond_six_has_its_law():
     kept = []
     for _ in range(1500):
         v = LazyUniform(int(rng.integers(0, bound)), 64, rng)
-        value = half_normal_tail(10, LazyUniform(0, 0, rng), v)
+        value = half_normal_tail(Fraction(2**10), LazyUniform(0, 0, rng), v)
         if value is not None:
             kept.append(value)
     total = stats.norm.sf(6)
@@ -116,4 +147,4 @@ def test_noise_that_would_overflow_fails_instead_of_telling_what_it_is_added_to(
     monkeypatch.setattr(_boxes, "_LARGEST", 6 * 2**50)
     rng = np.random.default_rng(0)
     with pytest.raises(OverflowError, match=r"2\*\*61"):
-        half_normal_tail(50, LazyUniform(2**63, 64, rng), LazyUniform(1, 64, rng))
+        half_normal_tail(Fraction(2**50), LazyUniform(2**63, 64, rng), LazyUniform(1, 64, rng))

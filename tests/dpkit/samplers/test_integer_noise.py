@@ -13,6 +13,7 @@ from scipy import stats
 from tabled import tabled
 
 from dpkit.samplers import (
+    _boxes,
     _exact,
     _filtered,
     bernoulli_exp,
@@ -84,6 +85,8 @@ def test_every_decision_in_double_precision_is_the_exact_one(sampler, log_scale,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_filtered, "LOG_ERROR", 4.0)
         patch.setattr(_filtered, "EXP_ERROR", 4.0)
+        patch.setattr(_boxes, "_ERROR", 4.0)
+        patch.setattr(_boxes, "_PLACE_ERROR", 1e9)
         assert np.array_equal(fast, sampler(scale, 25, rng=np.random.default_rng(seed)))
 
 

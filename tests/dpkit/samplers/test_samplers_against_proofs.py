@@ -190,13 +190,13 @@ def gaussian_trial(sigma, first, second, rest):
 
 
 def half_normal_trial(sigma, first, second, rest):
-    """What one trial of the rounded Gaussian keeps, for each pair of words."""
-    out = np.full(first.size, REJECTED)
-    for i in range(first.size):
-        # all further digits are the uniform's: the height's decide with them, and in the same way
-        found = rounded._half_normal_trials(sigma, 1, Words(first[i : i + 1], second[i : i + 1], further=rest[0]))
-        out[i] = found[0] if found.size else REJECTED
-    return out
+    """What one trial for a single rounded Gaussian keeps, for each pair of words."""
+    # all further digits are the uniform's: the height's decide with them, and in the same way
+    found = (
+        rounded.half_normal_trial(sigma, word, height, Words(further=rest[0]))
+        for word, height in zip(first.tolist(), second.tolist(), strict=True)
+    )
+    return np.array([REJECTED if value is None else value for value in found])
 
 
 def corners(trial, sigma, depth):
@@ -233,10 +233,20 @@ def test_rounded_gaussian_law_by_enumeration(depth):
     enclosed(both_signs(kept, 4**depth), open_, rounded_law(lambda x: mpmath.ncdf(x / mpmath.mpf(1.3))))
 
 
+def box_trials(scale):
+    """Trials of boxes with integers by shifts, for whole ``scale``, and in double precision otherwise."""
+    if isinstance(scale, int):
+        return 12, lambda out, rng: _boxes._trials(scale.bit_length() - 1, out, rng)
+    return 13, lambda out, rng: _boxes.scaled_trials(scale, out, np.empty((3, out.size)), rng)
+
+
 @pytest.mark.parametrize(("near", "high"), [(4, 4), pytest.param(5, 6, marks=pytest.mark.slow)])
-def test_law_of_boxes_by_enumeration(near, high):
+@pytest.mark.parametrize("scale", [4, 4.0, 3.3])
+def test_law_of_boxes_by_enumeration(near, high, scale):
     """All 2¹² boxes but that of the tail, all ``near`` bits of a place in it, and ``high`` bits of a height."""
-    bits, boxes = 2, np.setdiff1d(np.arange(2**12), [_boxes._TAIL_BOX]).astype(np.uint64)
+    width, trials = box_trials(scale)
+    tail_box = 2 * _boxes._LAST_BOX if width == 13 else _boxes._TAIL_BOX  # on the right, where both sides are boxes
+    boxes = np.setdiff1d(np.arange(2**13, step=2) if width == 13 else np.arange(2**12), [tail_box]).astype(np.uint64)
     place = np.arange(2**near, dtype=np.uint64) << np.uint64(64 - near)
     words = (place[:, None] | boxes).reshape(-1)
     total, certain, open_ = words.size * 2**high, [], 0
@@ -244,9 +254,10 @@ def test_law_of_boxes_by_enumeration(near, high):
         found = []
         for (end, _), (top, _) in product(ENDS, repeat=2):
             rest = (height << (64 - high)) | (top * (2 ** (64 - high) - 1))
-            given = words | np.uint64(end * (2 ** (64 - near) - 2**13))
+            # neither all digits 0 nor all 1: what follows repeats, and could leave open for ever on which side they are
+            given = words | np.uint64((2**13, 2 ** (64 - near) - 2**14)[end])
             out = np.empty(given.size, np.int64)
-            rejected = _boxes._trials(bits, out, Words(given, further=rest))
+            rejected = trials(out, Words(given, further=rest))
             out[rejected] = REJECTED
             found.append(out)
         same = np.all([found[0] == other for other in found[1:]], axis=0)
@@ -255,9 +266,24 @@ def test_law_of_boxes_by_enumeration(near, high):
     tail = Fraction(1, 2**12)
     found = both_signs(np.concatenate(certain), total)
     assert Fraction(open_, total) < Fraction(1, 10)
-    enclosed(found, Fraction(open_, total) + tail, rounded_law(lambda x: mpmath.ncdf(x / 4)))
+    enclosed(found, Fraction(open_, total) + tail, rounded_law(lambda x: mpmath.ncdf(x / mpmath.mpf(scale))))
     with pytest.raises(AssertionError):
-        enclosed(found, Fraction(open_, total) + tail, rounded_law(lambda x: mpmath.ncdf(x / 5)))
+        enclosed(found, Fraction(open_, total) + tail, rounded_law(lambda x: mpmath.ncdf(x / mpmath.mpf(scale + 1))))
+
+
+def test_the_left_side_of_boxes_is_the_right_one_reflected():
+    """The same box on the other side, and the complements of all digits: the same value with the other sign."""
+    words = np.random.default_rng(4).integers(0, 2**64 - 1, 100_000, dtype=np.uint64, endpoint=True)
+    flipped = words ^ np.uint64(2**64 - 2**13 + 1)
+    found = []
+    for given in (words, flipped):
+        out = np.empty(given.size, np.int64)
+        out[_boxes.scaled_trials(1e5 / 3, out, np.empty((3, out.size)), Words(given, further=2**62))] = REJECTED
+        found.append(out)
+    kept = found[0] != REJECTED
+    np.testing.assert_array_equal(kept, found[1] != REJECTED)
+    # next to a multiple and a half double precision may see neither of both
+    np.testing.assert_array_equal(found[0][kept], -found[1][kept])
 
 
 GAP = 0.75
