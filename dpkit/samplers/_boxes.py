@@ -174,7 +174,7 @@ def scaled_trials(
     np.copyto(place, out)
     # 2⁵⁶·x; indices are in range, and only where it is told to cut them does numpy write without a copy
     place += _ENDS.take(sides, out=nearest, mode="clip")
-    open_ = (sides >= _FIRST_OPEN).nonzero()[0]
+    open_: NDArray[np.intp] = (sides >= _FIRST_OPEN).nonzero()[0]
     x = place[open_]
     place *= sigma * _UNIT
     np.rint(place, out=nearest)
