@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Problem", "Released", "linear_problem", "module_problem", "torch_optimizer"]
 
+_WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel")
+
 
 class Problem(NamedTuple):
     """What is trained, and on what."""
@@ -90,6 +92,12 @@ def module_problem(
     if clip is None:
         raise ValueError("clip must be given, which bounds what one row can change, got clip=None")
     C = positive("clip", clip)
+    wrapped = [name for name in (type(part).__name__ for part in model.modules()) if name in _WRAPPERS]
+    if wrapped:
+        raise ValueError(
+            "model must be the module itself, for dp_sgd adds the gradients of several processes, and calls of a "
+            f"wrapper wait for each other, got a {wrapped[0]}: take its .module"
+        )
     errors = ModuleValidator.validate(model, strict=False)
     if errors:
         raise ValueError(f"model must be a module that Opacus admits, got: {'; '.join(map(str, errors))}")

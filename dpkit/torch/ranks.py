@@ -406,7 +406,7 @@ def _told(error: BaseException, rank: int) -> BaseException:
 
 @contextmanager
 def _interrupts_later() -> Iterator[list[int]]:
-    """The first interrupt is noted, and the next one raises KeyboardInterrupt as ever."""
+    """Interrupts are noted; the third raises KeyboardInterrupt as ever, for of one Ctrl-C torchrun makes two."""
     noted: list[int] = []
     usual = signal.getsignal(signal.SIGINT)
     if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
@@ -414,7 +414,7 @@ def _interrupts_later() -> Iterator[list[int]]:
         return
 
     def note(number: int, frame: object) -> None:
-        if noted:
+        if len(noted) == 2:
             raise KeyboardInterrupt
         noted.append(number)
 

@@ -257,6 +257,7 @@ def refused(rank: int, name: str) -> Any:
     rng, ledger = np.random.default_rng(3), Ledger(BUDGET)
     part = [slice(0, 15), slice(15, 40)][rank]
     second = rank == 1
+    wrapped = torch.nn.parallel.DistributedDataParallel
     known: dict[str, Any] = {"rng": rng, "ledger": ledger if rank == 0 else None}
     people = np.arange(40)[part] % 20
     known |= {
@@ -268,6 +269,7 @@ def refused(rank: int, name: str) -> Any:
         "values": of_module(model=network(rank)),
         "layers": of_module(model=torch.nn.Sequential(torch.nn.Linear(3, 1), *[torch.nn.Tanh()] * rank)),
         "kind": of_module() if second else {},
+        "wrapped": of_module(model=wrapped(network())) if name == "wrapped" else {},
         "shape": {"X": ROWS[part][:, : 3 - rank]},
         "rows": {"X": ROWS, "y": LABELS},
         "people": {"budget": Budget(2.0, 1e-5, unit="person"), "groups": people},
@@ -299,6 +301,8 @@ def failing(rank: int, where: int, what: str, path: str) -> Any:
             if self.calls == 6 and rank == where:
                 if what == "an error":
                     raise ArithmeticError("of its own")
+                if what == "an error of a class that others do not know":
+                    raise type("Unheard", (ArithmeticError,), {})("of its own")
                 if what == "the end":
                     os._exit(1)
                 os.kill(os.getpid(), signal.SIGINT)
@@ -312,8 +316,33 @@ def failing(rank: int, where: int, what: str, path: str) -> Any:
         fit = train([slice(0, 15), slice(15, 40)][rank], ledger=ledger, **known)
         found = shown(fit, "success", "nit", "message")
     except Exception as error:
-        found = type(error), str(error), getattr(error, "__notes__", [])
+        found = [kind.__name__ for kind in type(error).__mro__], str(error), getattr(error, "__notes__", [])
     return found, None if ledger is None else [row.outcome for row in ledger.rows()]
+
+
+def of_groups(rank: int) -> list[Any]:
+    """Runs of the last two of three ranks, and of them all; what others say of the group, or of one without a host."""
+    import torch.distributed as dist
+
+    pair = dist.new_group([1, 2])
+    cuts = [slice(0, 0), slice(0, 15), slice(15, 40)]
+    found: list[Any] = []
+    try:
+        found.append(train(cuts[rank], process_group=pair).x)
+    except ValueError as error:
+        found.append(str(error))
+    by_one = alone(slice(None))
+    found += [train([slice(0, 5), slice(5, 30), slice(30, 40)][rank]).path, train(cuts[rank]).x, by_one.x, by_one.path]
+    usual = dist.get_backend_config, dist.is_initialized
+    dist.get_backend_config = lambda group: "cuda:nccl"
+    for _ in range(2):
+        try:
+            train(cuts[rank], process_group=dist.group.WORLD)
+        except ValueError as error:
+            found.append(str(error))
+        dist.is_initialized = lambda: False
+    dist.get_backend_config, dist.is_initialized = usual
+    return found
 
 
 def sound(rank: int) -> bool:
