@@ -52,7 +52,7 @@ _MOST_NODES, _ON_A_GRID, _BELOW = 1e6, 5e-6, 2e-3
 # Others who all hold one value are at most so much less bad than the worst of binary inputs.
 _ALL_ALIKE = 0.01
 # The checker multiplies out sums of equal losses on a lattice up to this.
-_MOST_POWERS = 300_000
+_MOST_POWERS = 250_000
 # ln of what terms of a sum may be larger than the sum.
 _CANCELLED = 25.0
 

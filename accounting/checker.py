@@ -36,7 +36,7 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,11 +50,11 @@ __all__ = ["Verdict", "verify"]
 #: What this file reads.
 FORMAT = "dp-certificate", 1
 
-_PRECISION = 128
-# Masses on a grid are integers over 2 to this power.
-_BITS = 112
-# More nodes, or products of matrices are refused: they would take minutes.
-_MOST_NODES, _MOST_PRODUCTS = 400_000, 400_000_000
+# Bits of balls; and masses on a grid are integers over 2 to this power.
+_PRECISION, _BITS = 128, 112
+# The work that one certificate may take, roughly in microseconds; and what is left of it.
+_MOST_WORK = 100e6
+_LEFT: ContextVar[float] = ContextVar("left", default=math.inf)
 # What nodes beyond the last may add, as a share of δ.
 _LEFT_OUT = 2.0**-30
 
@@ -90,6 +90,13 @@ class Verdict:
 
     def __bool__(self) -> bool:
         return self.accepted
+
+
+def _charge(work: float) -> None:
+    """Take work off what is left, before it is done."""
+    _LEFT.set(_LEFT.get() - work)
+    if not _LEFT.get() >= 0:
+        raise Refused("it takes more work than is spent on one certificate")
 
 
 def _exact(value: Any, name: str, low: float = -math.inf, high: float = math.inf, *, ends: bool = False) -> fmpq:
@@ -134,13 +141,13 @@ class Law:
         """E[(1 − e^(ε−L))₊] and the infinite mass, for ε ≥ 0."""
         raise NotImplementedError
 
-    def moment(self, t: arb) -> arb:
+    def moment(self, t: Any) -> Any:
         """M(t) = E[e^(tL)] of the finite losses."""
         raise Refused("no contour is known here for such a part")
 
     def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
         """M(t + i·k·step) for k < ``count``, whose powers of ``times`` are wanted."""
-        raise Refused("no contour is known here for such a part")
+        return [self.moment(acb(t, k * step)) for k in range(count)]
 
     def decay(self, t: arb) -> tuple[arb, arb]:
         """A and V with |M(t + iu)| ≤ A + V/u."""
@@ -168,9 +175,6 @@ class GaussianLaw(Law):
     def moment(self, t: Any) -> Any:
         return ((t + t * t) * self.square / 2).exp()
 
-    def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
-        return [self.moment(z) for z in _nodes(t, step, count)]
-
 
 class LaplaceLaw(Law):
     """Laplace noise of scale 1 shifted by θ: atoms at ±θ, and the density e^((l−θ)/2)/4 between.
@@ -189,10 +193,8 @@ class LaplaceLaw(Law):
         if x < -self.theta:
             return arb(1), arb(1)
         within = x.max(-self.theta).min(self.theta)
-        half, full = ((within - self.theta) / 2).exp(), (-self.theta).exp()
         # ½ at the top under P, e^(−θ)/2 under Q, and the densities from x on
-        p = arb(1) / 2 + (1 - half) / 2
-        q = full / 2 + ((-(within + self.theta) / 2).exp() - full) / 2
+        p, q = 1 - ((within - self.theta) / 2).exp() / 2, (-(within + self.theta) / 2).exp() / 2
         if x >= self.theta:
             return arb(0), arb(0)
         return (p, q) if x < self.theta else (arb(0).union(p), arb(0).union(q))
@@ -201,9 +203,6 @@ class LaplaceLaw(Law):
         up = (t * self.theta).exp()
         down = (-self.theta).exp() / up
         return (up + down) / 2 + (up - down) / (2 * (2 * t + 1))
-
-    def moments(self, t: arb, step: arb, count: int, times: int) -> list[acb]:
-        return [self.moment(z) for z in _nodes(t, step, count)]
 
     def decay(self, t: arb) -> tuple[arb, arb]:
         up, down = (t * self.theta).exp(), (-(t + 1) * self.theta).exp()
@@ -219,18 +218,21 @@ class Atoms(Law):
     def __init__(
         self, losses: list[arb], masses: list[arb], infinite: Any = 0, *, rest: Any = None, lattice: bool = False
     ):
+        _charge(30 * len(losses))
         self.losses, self.masses, self.infinite, self.rest, self.lattice = losses, masses, arb(infinite), rest, lattice
         if rest is None:
             for loss in losses:
                 self.top = loss if self.top is None else self.top.max(loss)
 
     def delta(self, epsilon: arb) -> arb:
+        _charge(2 * len(self.losses))
         found = self.infinite
         for loss, mass in zip(self.losses, self.masses, strict=True):
             found += mass * _positive(1 - (epsilon - loss).exp())
         return found if self.rest is None else found + arb(0).union(self.rest(arb(0)))
 
     def moment(self, t: arb) -> arb:
+        _charge(2 * len(self.losses))
         found = sum((mass * (t * loss).exp() for loss, mass in zip(self.losses, self.masses, strict=True)), arb(0))
         return found if self.rest is None else found + arb(0).union(self.rest(t))
 
@@ -238,11 +240,6 @@ class Atoms(Law):
         weights = [mass * (t * loss).exp() for loss, mass in zip(self.losses, self.masses, strict=True)]
         found = _exponential_sums(weights, self.losses, step, count)
         return found if self.rest is None else _blurred(found, self.rest(t))
-
-
-def _nodes(t: arb, step: arb, count: int) -> Iterator[acb]:
-    for k in range(count):
-        yield acb(t, k * step)
 
 
 def _blurred(values: list[acb], error: arb) -> list[acb]:
@@ -261,10 +258,9 @@ def _powers(base: acb, count: int) -> list[acb]:
 
 def _exponential_sums(weights: list[Any], frequencies: list[arb], step: arb, count: int) -> list[acb]:
     """Σ_j w_j·e^(i·k·step·f_j) for k < ``count``, as a product of two matrices: k = a·B + b."""
-    if len(weights) * count > _MOST_PRODUCTS:
-        raise Refused(f"{count} nodes of {len(weights)} terms are too many")
     width = max(1, math.isqrt(count))
     height = -(-count // width)
+    _charge(len(weights) * (0.4 * count + 3 * (width + height)))
     turns = [acb(0, step * f).exp() for f in frequencies]
     right = acb_mat([_powers(turn, width) for turn in turns])
     columns = [_powers(turn**width, height) for turn in turns]
@@ -334,8 +330,6 @@ class SampledGaussian(Sampled):
     def _ends(self, c: arb, grown: float = 0.0) -> tuple[float, float]:
         """Where φ·r^c·e^``grown`` is negligible, roughly: r^c is at most about 1 or e^(cμx)."""
         far = math.sqrt(324 + 2 * grown)
-        if not far + abs(float(c * self.mu)) < 100_000:
-            raise Refused("the quadrature of a sample takes too many nodes")
         return -far, far + max(0.0, float(c * self.mu))
 
     def _beyond(self, c: arb, low: arb, high: arb) -> arb:
@@ -355,8 +349,7 @@ class SampledGaussian(Sampled):
         """Logarithms of r and φr^c·step at the nodes, and what the nodes that are left out come to."""
         low, high = self._ends(c)
         first, last = math.floor(low / float(step)), math.ceil(high / float(step))
-        if last - first > 100_000:
-            raise Refused("the quadrature of a sample takes too many nodes")
+        _charge(6 * (last - first))
         norm = step / (2 * arb.pi()).sqrt()
         points = [j * step for j in range(first, last + 1)]
         logs = [self._ratio(x)[1].log() for x in points]
@@ -368,6 +361,7 @@ class SampledGaussian(Sampled):
         mu, q, t = float(self.mu), float(self.rate), float(c)
         low, high = self._ends(c, u * math.pi / 2)
         lines = []
+        _charge(60 * (high - low))
         for i in range(points := math.ceil(5 * (high - low))):
             x = low + (high - low) * i / points
             y = mu * x - mu * mu / 2
@@ -387,6 +381,7 @@ class SampledGaussian(Sampled):
         """What the rule is off by at c + i·u, 0 ≤ u ≤ ``frequency``."""
         mu, q, b = self.mu, self.rate, arb(self._best_strip(c, float(frequency), float(step), 0.0)[1])
         low, high = self._ends(c, float(frequency * mu * b))
+        _charge(150 * (high - low))
         cells, total = math.ceil(7 * (high - low)), arb(0)
         width = arb(high - low) / cells
         sine, cosine = (mu * b).sin(), (mu * b).cos()
@@ -422,12 +417,10 @@ class SampledGaussian(Sampled):
             logs, weights, beyond = self._rule(c, rule)
             frequencies = logs if self.present else [-log for log in logs]
             turned = [weight * acb(0, start * step * f).exp() for weight, f in zip(weights, frequencies, strict=True)]
-            found += _blurred(
-                _exponential_sums(turned, frequencies, step, end - start), self._error(c, last, rule) + beyond
-            )
+            off = self._error(c, last, rule) + beyond
+            found += _blurred(_exponential_sums(turned, frequencies, step, end - start), off)
             # once the powers are next to nothing, it is enough to know that they are
-            largest = max(float(value.abs_upper()) for value in found[(start + end) // 2 :])
-            largest /= float(found[0].abs_lower())
+            largest = max(float(v.abs_upper()) for v in found[(start + end) // 2 :]) / float(found[0].abs_lower())
             if largest < 1 and times * math.log(largest) < -80.0:
                 bits = max(4.0 + 1500.0 / times, 3.0 - math.log(1 - largest))
         return found
@@ -437,6 +430,7 @@ class SampledGaussian(Sampled):
         ends = sorted((-mu, alpha * mu), key=float)
         low, high = ends[0] - 0.01, ends[1] + 0.01
         cells, width = 256, (high - low) / 256
+        _charge(6000)
 
         def psi(x: arb) -> tuple[arb, arb]:
             odds, r = self._ratio(x)
@@ -464,8 +458,7 @@ def _integer_laplace(scale: arb, shift: int) -> Atoms:
 def _integer_gaussian(sigma: arb, shift: int) -> Atoms:
     """P(x) ∝ e^(−x²/(2σ²)) on the integers, moved by s: at X = y of the unmoved law the loss is s(2y + s)/(2σ²)."""
     reach = math.ceil(float(sigma) * 15) + 81 * shift
-    if reach > 6000:
-        raise Refused("discrete Gaussian noise as wide as this is not listed here")
+    _charge(10 * reach)
     twice, points = 2 * sigma**2, range(-reach - shift, reach + 1)
 
     def beyond(center: arb) -> arb:
@@ -675,9 +668,9 @@ def _on_contour(
 
     count, goal = 8, _LEFT_OUT * goal / size
     while not share(count * h) * (h + count * h) / (count * h) ** 2 < goal:
+        _charge(count + 10 * len(laws))
         count += max(1, count // 8)
-        if count > _MOST_NODES:
-            raise Refused("the contour takes too many nodes")
+    _charge(count * 5 * (len(laws) + len(points)))
     last = count * h
     # |1/(z(z + 1))| ≤ 1/u²; the second kernel is w²·e^(w²/8), and its sum that of a Gaussian from the last node on
     smooth = w * w + sum((n * law.square for law, n in laws if isinstance(law, GaussianLaw)), arb(0))
@@ -689,7 +682,8 @@ def _on_contour(
         values = [a * b**times for a, b in zip(values, law.moments(t, h, count, times), strict=True)]
     sums, found = [[acb(0), acb(0)] for _ in points], []
     turns = [_powers(acb(0, -h * x).exp(), count) for x in points]
-    for k, (z, value) in enumerate(zip(_nodes(t, h, count), values, strict=True)):
+    for k, value in enumerate(values):
+        z = acb(t, k * h)
         square = z * z + linear * z
         value *= (square * w * w / 2).exp()
         if k == 0:
@@ -729,6 +723,8 @@ def _lattice_sum(law: Atoms, count: int, points: list[arb]) -> list[arb]:
     left_out = arb(0) if law.rest is None else arb(0).union(count * law.rest(arb(0)))
     kept = [(loss, mass) for loss, mass in zip(law.losses, law.masses, strict=True) if not mass.is_zero()]
     kept.sort(key=lambda pair: float(pair[0]))  # those of a sample that lacks the unit fall
+    # a power of a polynomial takes up to the square of the number of its terms
+    _charge(len(points) * 10 * count * len(kept) + (count * len(kept)) ** 2 / 1500)
     masses = (arb_poly([mass for _, mass in kept]) ** count).coeffs()
     spacing, start = kept[1][0] - kept[0][0], count * kept[0][0]
     if not spacing > 0:
@@ -754,6 +750,7 @@ def _on_grid(laws: list[tuple[Law, int]], proof: dict[str, Any], points: list[ar
     bottom, top = (int(_exact(proof[name], name).p) for name in ("bottom", "top"))
     if not bottom < top < bottom + 3_000_000 // many:
         raise Refused("the grid is too long, or has no cells")
+    _charge(60 * (top - bottom) * len(laws))
     survival, shrink = arb(1), 1 - (-step).exp()
     above, below = fmpz_poly([1 << _BITS]), fmpz_poly([1 << _BITS])
     for law, count in laws:
@@ -772,6 +769,7 @@ def _on_grid(laws: list[tuple[Law, int]], proof: dict[str, Any], points: list[ar
     start, found = many * bottom, []
     spread = many * step * step
     upper_masses, lower_masses = above.coeffs(), below.coeffs()
+    _charge(4 * len(points) * len(lower_masses))
     for x in points:
         # a window whose ends are about as rare as 1e-13
         width = (spread * 15).sqrt() + spread / 8
@@ -799,12 +797,12 @@ def _times_power(product: fmpz_poly, masses: list[arb], count: int, *, up: bool)
     def rounded(poly: fmpz_poly) -> fmpz_poly:
         return fmpz_poly([-((-c) >> _BITS) if up else c >> _BITS for c in poly.coeffs()])
 
-    scaled = [(mass * (1 << _BITS)).max(arb(0)) for mass in masses]
-    ends = [(x.upper().ceil() if up else x.lower().floor()).unique_fmpz() for x in scaled]
-    base = fmpz_poly([int(end) for end in ends if end is not None])
-    if len(ends) != sum(end is not None for end in ends):
+    if not all(mass < 2 for mass in masses):
         raise Refused("the masses on the grid are not known")
+    scaled = [(mass * (1 << _BITS)).max(arb(0)) for mass in masses]
+    base = fmpz_poly([(x.upper().ceil() if up else x.lower().floor()).unique_fmpz() for x in scaled])
     while count:
+        _charge(5 * (product.degree() + 2 * base.degree()))
         if count & 1:
             product = rounded(product * base)
         count >>= 1
@@ -818,6 +816,7 @@ def _top(parts: Counter[Part], present: bool) -> fmpq | arb | None:
     exact, total = fmpq(0), arb(0)
     for part, count in parts.items():
         kind, value = part
+        _charge(50 + int(exact.q).bit_length() / 1000)
         if kind in ("laplace", "maximum", "laplace maximum", "span"):
             exact += count * value
         elif kind == "shuffled" or (kind == "coins" and value[2] == 0):
@@ -853,7 +852,7 @@ def _curve(parts: Counter[Part], present: bool, asked: dict[str, fmpq], goal: ar
     if kinds & {"span", "maximum", "laplace maximum", "batch"}:
         raise Refused("no proof is known here for sums of noisy maxima, or of batches of one size")
     (law, count), *others = laws
-    if not others and isinstance(law, Atoms) and law.lattice and len(law.losses) * count <= 300_000:
+    if not others and isinstance(law, Atoms) and law.lattice and len(law.losses) * count <= 250_000:
         return [(x + extra, x + extra) for x in _lattice_sum(law, count, at)]
     if proof is None:
         raise Refused("a sum needs a line of proof")
@@ -981,6 +980,7 @@ def verify(certificate: Any) -> Verdict:
     if not isinstance(certificate, dict):
         certificate = json.loads(certificate.to_json())
     with ctx.workprec(_PRECISION):
+        _LEFT.set(_MOST_WORK)
         try:
             return _check(certificate)
         except Refused as error:

@@ -223,6 +223,19 @@ def test_what_would_take_for_ever_is_refused(release: dict[str, object] | None, 
     assert not verify(_claim(given, 1e-6, 0.5, present=[line], absent=[line]))
 
 
+def test_the_work_of_all_branches_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of the same branch would take minutes; the limit is on the sum, and one branch is far below it."""
+    stored = json.loads(certify(DP_SGD, 1e-6).to_json())
+    assert verify(stored)
+    spent = checker._MOST_WORK - checker._LEFT.get()
+    lines = {side: 2_000 * lines for side, lines in stored["proof"].items()}
+    many = {**stored, "release": {"type": "Parallel", "branches": 2_000 * [stored["release"]]}, "proof": lines}
+    assert 0 < 100 * spent < checker._MOST_WORK < 2_000 * spent
+    monkeypatch.setattr(checker, "_MOST_WORK", 2.5 * spent)
+    assert verify(stored)
+    assert "more work" in verify(many).reason
+
+
 def test_a_field_that_is_written_twice_is_refused(tmp_path: Path) -> None:
     text = certify(Gaussian(5.0), 1e-6).to_json().replace('"delta"', '"upper": 0.1, "delta"')
     (tmp_path / "c.json").write_text(text, encoding="utf-8")
