@@ -27,7 +27,7 @@ from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.protocol import Pending, Policy
 
-__all__ = ["Examination", "SlateDecision", "SlatePolicy", "checked_examination", "ranked"]
+__all__ = ["Examination", "SlateDecision", "SlatePolicy", "checked_examination", "ranked", "shown_of"]
 
 Examination = Literal["cascade"] | Sequence[float]
 

@@ -481,10 +481,10 @@ def _hashed(config: Config, probe: PrivatePolicy[Any], seed: int, ranges: Mappin
         raise ValueError(
             f"[features] must be for a policy.class that takes any arms, got {type(probe).__name__}, which does not"
         )
-    if isinstance(probe, SlatePolicy):
+    if isinstance(probe, SlatePolicy) and isinstance(probe.examination, str):
         raise ValueError(
-            f"[features] must be for a policy.class that shows one arm, got {type(probe).__name__}: pages are asked "
-            f"for at /v1/slates"
+            f"[features] must be with policy.examination = {[1.0] * probe.k} for this class, as each slot of that wire "
+            f"is rewarded by itself, got examination={probe.examination!r}"
         )
     if config.apprentice:
         raise ValueError("[features] must be with service.mode = 'bandit', got mode='apprentice'")

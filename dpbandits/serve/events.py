@@ -19,7 +19,8 @@ All functions are called inside :meth:`dpbandits.serve.store.Store.writing`.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -27,7 +28,7 @@ from dpbandits.serve.database import Database
 from dpbandits.serve.store import Choice, Store
 from dpbandits.serve.tickets import read
 
-__all__ = ["Ranked", "activate", "expire", "rank", "reward", "secret"]
+__all__ = ["InSlots", "Ranked", "activate", "expire", "rank", "reward", "secret"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,21 @@ class Ranked:
     answer: str
     choice: Choice
     ticket: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InSlots:
+    """Rewards by hashes of slots' ids; where an event has another slot, the default."""
+
+    values: Mapping[str, float]
+    default: float
+
+    def by_position(self, answer: str) -> tuple[float, ...] | None:
+        """As they are learned, or None where no slot is the event's; ``answer`` is what the event was given."""
+        _, slots = json.loads(answer)
+        if self.values.keys().isdisjoint(slots):
+            return None
+        return tuple(self.values.get(one, self.default) for one in slots)
 
 
 def secret(purpose: str, text: bytes, key: str) -> str:
@@ -94,11 +110,19 @@ def activate(
     return [None] * len(events)
 
 
-def reward(store: Store, rewards: Sequence[tuple[str, float]], now: float, wait: float | None) -> list[None]:
+def reward(store: Store, rewards: Sequence[tuple[str, float | InSlots]], now: float, wait: float | None) -> list[None]:
     """Write down the first reward of each event that has a decision; nothing is said of which were taken."""
-    query = "SELECT event, id FROM events WHERE number > 0 AND event IN"
-    ids = dict(store.database.among(query, sorted({event for event, _ in rewards})))
-    store.reward([(ids[event], value) for event, value in rewards if event in ids], now, wait)
+    query = "SELECT event, id, answer FROM events WHERE number > 0 AND event IN"
+    rows = store.database.among(query, sorted({event for event, _ in rewards}))
+    known = {event: (id, answer) for event, id, answer in rows}
+    told: list[tuple[str, float | tuple[float, ...]]] = []
+    for event, value in rewards:
+        if event in known:
+            id, answer = known[event]
+            learned = value.by_position(answer) if isinstance(value, InSlots) else value
+            if learned is not None:
+                told.append((id, learned))
+    store.reward(told, now, wait)
     return [None] * len(rewards)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
-from dpbandits.policy.slates import SlatePolicy
+from dpbandits.policy.slates import SlatePolicy, shown_of
 from dpbandits.serve.config import Config
 from dpbandits.serve.contract import amend, terms_of
 from dpbandits.serve.database import Mismatch, named
@@ -101,11 +101,8 @@ class Learner:
             self._follow([])
             with self.leading():
                 amend(self.store, terms_of(config, self.policy), self.store.now)
-            self._default: Any = config.default
             if config.wait is not None:
                 self.store.order_by_time()
-                if isinstance(self.policy, SlatePolicy):  # of every position
-                    self._default = self.policy.checked_reward([config.default] * self.policy.k)  # type: ignore[arg-type]
             self._trial = Trial.of(self.policy)
             if config.together:
                 self.policy.run.also = self._released_together
@@ -213,7 +210,7 @@ class Learner:
             with self.leading():
                 self.store.note("learned", point)
                 if config.wait is not None and self._clocks_agree():
-                    self.store.default(now - config.wait, self._default, MOST)
+                    self.store.default(now - config.wait, config.default, MOST)
                     expire(self.store.database, now - config.wait, MOST)
         horizon = self.policy.horizon
         room = MOST if horizon is None else min(MOST, horizon - self.policy.decisions)
@@ -233,7 +230,7 @@ class Learner:
                     taken.append(waiting.popleft())
                     # they were checked when they came: one that is refused was learned before a crash, or has expired
                     with suppress(ValueError):
-                        self.policy.update(taken[-1].decision - 1, taken[-1].told)  # type: ignore[arg-type]
+                        self.policy.update(taken[-1].decision - 1, self._told(taken[-1]))
                 if following is not None and not (trial and trial.ended):
                     self._register(*following[:2])
         if trial and end is not None and not trial.ended and not events and self.policy.decisions == end["after"]:
@@ -244,6 +241,15 @@ class Learner:
             with self.leading():
                 self.store.taken(taken, part)
         return len(decisions) + len(taken)
+
+    def _told(self, event: Event) -> Any:
+        """What the policy learns of a reward; the default of a slate is that of every position that was shown."""
+        if event.positions is not None:
+            return event.by_position
+        if not isinstance(self.policy, SlatePolicy):
+            return event.reward
+        pending = self.policy.waiting.get(event.decision - 1)
+        return None if pending is None else [event.reward] * shown_of(pending)
 
     def _clocks_agree(self) -> bool:
         """Whether nobody's clock is so wrong that rounds would be given up that are not."""

@@ -12,8 +12,13 @@ reward or an activation that is of the schema is answered 204, whatever becomes 
 other answer for what it could read, either. An event's id that is there already is given its first answer, or 409 if it
 came with another request.
 
+Several slots (``multislot``) are a slate of a policy that shows k arms. Each slot has a row of every action, for which
+its own features are part of the context. One draw says how good each row is, and slots are filled with different
+actions, those whose sum is the largest. One request rewards all slots of an event; one that is missing there counts as
+the default.
+
 Sources: the service's public reference, and the code of its last clients (azure-cognitiveservices-personalizer 0.1.1
-for Python). Not here: several slots, evaluations, settings.
+for Python). Not here: evaluations, settings.
 """
 
 from __future__ import annotations
@@ -30,9 +35,10 @@ from accounting.arrays import Array
 from dpbandits.policy.choices import Law, Shares, Ties
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
+from dpbandits.policy.slates import SlatePolicy
 from dpbandits.serve.clients import Client
 from dpbandits.serve.config import Config
-from dpbandits.serve.events import Ranked, secret
+from dpbandits.serve.events import InSlots, Ranked, secret
 from dpbandits.serve.messages import Name, Number, Refusal, Route, bounded
 from dpbandits.serve.store import Choice
 from dpbandits.serve.tickets import punched
@@ -42,6 +48,8 @@ from dpkit.randomness import secure
 __all__ = [
     "KEY",
     "PREFIX",
+    "MultiRankRequest",
+    "MultiRewardRequest",
     "TOLD_NOBODY",
     "Personalizer",
     "RankRequest",
@@ -54,9 +62,11 @@ __all__ = [
 PREFIX = "/personalizer/"
 # the header with the token
 KEY = b"ocp-apim-subscription-key"
-_VERSIONS = ("v1.0", "v1.1-preview.3")
+# of paths, and of those with several slots
+_AT = [f"{PREFIX}{version}" for version in ("v1.0", "v1.1-preview.3")]
+_AT_SLOTS = [f"{PREFIX}{version}/multislot" for version in ("v1.1-preview.1", "v1.1-preview.3")]
 # routes by which rewards come: when they do is a person's data
-TOLD_NOBODY = frozenset(f"{PREFIX}{version}/events/{{eventId}}/reward" for version in _VERSIONS)
+TOLD_NOBODY = frozenset(f"{at}/events/{{eventId}}/reward" for at in (*_AT, *_AT_SLOTS))
 _LONGEST = 256
 # features of an action times those of the context, over all actions: some 50 ms of work
 _PRODUCTS = 2**18
@@ -97,6 +107,33 @@ class RewardRequest(_Loose):
     value: Number
 
 
+class Slot(_Loose):
+    """A place where an action may be shown."""
+
+    id: Name
+    features: Features | None = None
+    excludedActions: Annotated[list[str], Field(fail_fast=True)] | None = None  # noqa: N815
+
+
+class MultiRankRequest(RankRequest):
+    """One decision to be made, of an action for each slot."""
+
+    slots: list[Slot] = Field(min_length=1, fail_fast=True)
+
+
+class SlotReward(_Loose):
+    """The reward of a slot."""
+
+    slotId: Name  # noqa: N815
+    value: Number
+
+
+class MultiRewardRequest(_Loose):
+    """The rewards of an event's slots."""
+
+    reward: list[SlotReward] = Field(min_length=1, fail_fast=True)
+
+
 class Personalizer:
     """What a worker answers on this wire.
 
@@ -123,26 +160,39 @@ class Personalizer:
         self._hashed, self._probe, self._writer, self._newest = config.features, probe, writer, newest
         # choices are drawn from the first; the second only measures how probable the others were
         self._rng, self._quick = secure(), np.random.default_rng()
-        asked = bounded(RankRequest, "actions", config.limits.arms)
+        # how many slots there may be, where a decision fills several
+        self._k: int | None = None
+        if isinstance(probe, SlatePolicy):
+            from scipy.optimize import linear_sum_assignment  # now, and not while a request waits
+
+            self._k, self._assigned = probe.k, linear_sum_assignment
+        self._default = config.default
+        asked, many = (bounded(model, "actions", config.limits.arms) for model in (RankRequest, MultiRankRequest))
+        kinds: list[tuple[list[str], Any, Any, Any, Any]] = [
+            (_AT, self.rank, asked, self.reward, RewardRequest),
+            (_AT_SLOTS, self.fill, many, self.reward_slots, MultiRewardRequest),
+        ]
         self.routes: list[Route] = []
-        for version in _VERSIONS:
-            event = f"{PREFIX}{version}/events/{{eventId}}"
-            self.routes += [
-                Route("POST", f"{PREFIX}{version}/rank", self.rank, ("decide",), asked, status=201, listed=False),
-                Route("POST", f"{event}/activate", self.activate, ("decide",), status=204, listed=False),
-                Route("POST", f"{event}/reward", self.reward, _BOTH, RewardRequest, status=204, listed=False),
-            ]
+        for places, choose, ranked, learn, rewarded in kinds:
+            for at in places:
+                event = f"{at}/events/{{eventId}}"
+                self.routes += [
+                    Route("POST", f"{at}/rank", choose, ("decide",), ranked, status=201, listed=False),
+                    Route("POST", f"{event}/activate", self.activate, ("decide",), status=204, listed=False),
+                    Route("POST", f"{event}/reward", learn, _BOTH, rewarded, status=204, listed=False),
+                ]
 
     async def rank(self, body: RankRequest, _: Client | None) -> str:
         """Choose among actions."""
+        if self._k is not None:
+            raise Refusal(400, "this policy fills slots: rank at multislot/rank", ["actions"])
         released = self._newest()  # the key is known with it
         excluded = set(body.excludedActions or ())
         offered = [i for i, one in enumerate(body.actions) if one.id not in excluded]
-        if len({one.id for one in body.actions}) < len(body.actions):
-            raise Refusal(400, "ids of actions must differ", ["actions"])
+        _differ([one.id for one in body.actions], "actions")
         if not offered:
             raise Refusal(400, "at least one action must not be excluded", ["excludedActions"])
-        X = self._arms(body, offered)
+        X = self._arms(body.contextFeatures or [], [body.actions[i].features for i in offered])
         found = released._shell.score_elsewhere(X)
         if isinstance(found, Law):
             index = int(found.draw(self._rng).argmax())
@@ -151,24 +201,56 @@ class Personalizer:
             index = int(found.argmax())
             chances = np.zeros(len(offered))
             chances[index] = 1.0
-        event, key = body.eventId or str(uuid.uuid4()), self._writer.key
         probability = float(chances[index])
         choice = Choice(index, probability if probability > 0 else None, X[index])
         order, told = placed(len(body.actions), offered, index, chances.tolist())
-        ranked = Ranked(
-            secret("event", _bytes(event), key),
-            secret("request", _bytes(body.model_dump_json(exclude={"eventId"})), key),
-            json.dumps([offered[index], order, told], separators=(",", ":")),
-            choice,
-            punched(choice, key) if body.deferActivation else None,
-        )
-        (answer,) = await self._writer.ask("rank", [ranked])
-        if answer is None:
-            raise Refusal(409, "this event was ranked before, with another request", ["eventId"])
-        chosen, order, told = json.loads(answer)
+        event, (chosen, order, told) = await self._ranked(body, [offered[index], order, told], choice)
         names = [one.id for one in body.actions]
         ranking = [{"id": names[i], "probability": p} for i, p in zip(order, told, strict=True)]
         return json.dumps({"ranking": ranking, "eventId": event, "rewardActionId": names[chosen]})
+
+    async def fill(self, body: MultiRankRequest, _: Client | None) -> str:
+        """Choose a different action for each slot."""
+        if self._k is None:
+            raise Refusal(400, "this policy chooses one action: rank at /rank", ["slots"])
+        if len(body.slots) > self._k:
+            raise Refusal(400, f"at most k={self._k} slots", ["slots"])
+        released = self._newest()
+        _differ([one.id for one in body.actions], "actions")
+        _differ([one.id for one in body.slots], "slots")
+        names, actions = [one.id for one in body.actions], [one.features for one in body.actions]
+        contexts = [[*(body.contextFeatures or []), {"slot": one.features or []}] for one in body.slots]
+        X = np.concatenate([self._arms(context, actions, len(contexts)) for context in contexts])
+        found = released._shell.score_elsewhere(X)
+        scores = found.draw(self._rng) if isinstance(found, Law) else found
+        excluded = [{*(body.excludedActions or ()), *(one.excludedActions or ())} for one in body.slots]
+        allowed = np.array([[name not in those for name in names] for those in excluded])
+        try:
+            _, picks = self._assigned(np.where(allowed, scores.reshape(allowed.shape), -np.inf), maximize=True)
+        except ValueError:
+            picks = []
+        if len(picks) < len(body.slots):
+            raise Refusal(400, "every slot must have an action that is not excluded, all different", ["slots"])
+        shown = X.reshape(*allowed.shape, -1)[np.arange(len(picks)), picks]
+        slots = [self._secret("slot", one.id) for one in body.slots]
+        event, (chosen, _) = await self._ranked(body, [picks.tolist(), slots], Choice(int(picks[0]), None, shown))
+        told = [{"id": slot.id, "rewardActionId": names[i]} for slot, i in zip(body.slots, chosen, strict=True)]
+        return json.dumps({"slots": told, "eventId": event})
+
+    async def _ranked(self, body: RankRequest, answer: list[Any], choice: Choice) -> tuple[str, list[Any]]:
+        """Write an event down; its id, and its answer, which is that of the first time."""
+        event = body.eventId or str(uuid.uuid4())
+        ranked = Ranked(
+            self._secret("event", event),
+            self._secret("request", body.model_dump_json(exclude={"eventId"})),
+            json.dumps(answer, separators=(",", ":")),
+            choice,
+            punched(choice, self._writer.key) if body.deferActivation else None,
+        )
+        (found,) = await self._writer.ask("rank", [ranked])
+        if found is None:
+            raise Refusal(409, "this event was ranked before, with another request", ["eventId"])
+        return event, json.loads(found)
 
     async def activate(self, _: None, caller: Client | None, event: str) -> str:
         """Learn from an event that waits for it."""
@@ -177,6 +259,8 @@ class Personalizer:
 
     async def reward(self, body: RewardRequest, _: Client | None, event: str) -> str:
         """Tell the reward of an event."""
+        if self._k is not None:
+            raise Refusal(400, "this policy fills slots: tell rewards at multislot/events", ["value"])
         try:
             value = self._probe.checked_reward(body.value)
         except ValueError:
@@ -184,21 +268,43 @@ class Personalizer:
         await self._writer.ask("praise", [(self._event(event), value)])
         return ""
 
+    async def reward_slots(self, body: MultiRewardRequest, _: Client | None, event: str) -> str:
+        """Tell the rewards of an event's slots."""
+        if self._k is None:
+            raise Refusal(400, "this policy chooses one action: tell rewards at /events", ["reward"])
+        _differ([one.slotId for one in body.reward], "reward")
+        told: dict[str, float] = {}
+        check: Any = self._probe.checked_reward
+        for i, one in enumerate(body.reward):
+            try:
+                (told[self._secret("slot", one.slotId)],) = check([one.value])
+            except ValueError:
+                raise Refusal(400, "value must lie in the policy's reward_range", [f"reward.{i}"]) from None
+        await self._writer.ask("praise", [(self._event(event), InSlots(told, self._default))])
+        return ""
+
     def _event(self, event: str) -> str:
-        self._newest()
         if len(event) > _LONGEST:
             raise Refusal(400, f"an event's id has at most {_LONGEST} characters", ["eventId"])
-        return secret("event", _bytes(event), self._writer.key)
+        return self._secret("event", event)
 
-    def _arms(self, body: RankRequest, offered: Sequence[int]) -> Array:
-        context = body.contextFeatures or []
-        actions = [body.actions[i].features for i in offered]
-        if sum((_leaves(context) + 1) * (_leaves(one) + 1) for one in actions) > _PRODUCTS:
+    def _secret(self, purpose: str, text: str) -> str:
+        self._newest()  # the key is known with it
+        return secret(purpose, text.encode("utf-8", "surrogatepass"), self._writer.key)
+
+    def _arms(self, context: Sequence[Any], actions: Sequence[Any], times: int = 1) -> Array:
+        """Rows of actions; ``times`` says how often that is done for one request."""
+        if sum((_leaves(context) + 1) * (_leaves(one) + 1) for one in actions) * times > _PRODUCTS:
             raise Refusal(400, "too many features: of the context times those of all actions", ["actions"])
         try:
             return self._probe.checked_arms(self._hashed.arms(context, actions))
         except (ValueError, OverflowError):
             raise Refusal(400, "features must be JSON of finite numbers, of at most 32 levels", ["actions"]) from None
+
+
+def _differ(ids: Sequence[str], where: str) -> None:
+    if len(set(ids)) < len(ids):
+        raise Refusal(400, f"ids of {where} must differ", [where])
 
 
 def chances_told(law: Law, index: int, rng: np.random.Generator) -> Array:
@@ -254,10 +360,6 @@ def problem(error: Refusal) -> tuple[int, str]:
     text = "a valid key is needed: Ocp-Apim-Subscription-Key" if status == 401 else error.error
     where = f" ({'; '.join(error.where)})" if error.where else ""
     return status, json.dumps({"error": {"code": _CODES.get(status, str(status)), "message": text + where}})
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _leaves(value: Any) -> int:

@@ -102,7 +102,7 @@ class Choice:
 class Event:
     """A reward that waits for the learner: of which decision, and after how many decisions it came.
 
-    Of a slate ``positions`` are those that were seen, and ``reward`` is their sum.
+    Of a slate ``positions`` are those that were seen, and ``reward`` is their sum; without them it is the default.
     Of an apprentice: whether the bandit would have chosen the same, and with which probability the old rule did.
     """
 
@@ -115,9 +115,10 @@ class Event:
     positions: bytes | None = None
 
     @property
-    def told(self) -> Told:
-        """What a policy learns."""
-        return self.reward if self.positions is None else tuple(np.frombuffer(self.positions, "<f8").tolist())
+    def by_position(self) -> list[float]:
+        """The rewards of the positions that were seen, from the top."""
+        found: list[float] = np.frombuffer(self.positions or b"", "<f8").tolist()
+        return found
 
 
 class Store:
@@ -437,7 +438,7 @@ class Store:
         with self.writing():
             self.database.execute("CREATE INDEX IF NOT EXISTS waiting ON decisions (at) WHERE rewarded = 0")
 
-    def default(self, before: float, value: Told, most: int) -> int:
+    def default(self, before: float, value: float, most: int) -> int:
         """Give the default to decisions made before a time that have no reward; how many."""
         query = (
             "SELECT number, chosen, bandit, probability FROM decisions WHERE rewarded = 0 AND at < ? "

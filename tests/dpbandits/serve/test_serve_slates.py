@@ -191,7 +191,7 @@ def test_each_kind_of_policy_refuses_what_the_other_takes(tmp_path, lasting):
     ("more", "words"),
     [
         ('[service]\nmode = "apprentice"', "service.mode must be 'bandit' for this class, which shows several arms"),
-        ("[features]\nseed = 1", r"\[features\] must be for a policy.class that shows one arm"),
+        ("[features]\nseed = 1", r"\[features\] must be with policy.examination = \[1.0, 1.0, 1.0\] for this class"),
     ],
 )
 def test_what_serves_one_choice_only_is_refused_for_slates(tmp_path, more, words):
