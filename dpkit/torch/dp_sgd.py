@@ -175,9 +175,9 @@ def dp_sgd(
     process_group : torch.distributed.ProcessGroup, optional
         The processes that train together, by default all of them if ``torch.distributed`` is initialised. Each makes
         the same call with rows of its own, or none: no row on two ranks, and all of a person's on one. What counts
-        rows (n, ``public_rows``, ``batch``) counts those of all ranks. Rank 0 alone draws, charges ``ledger``, and uses
-        ``optimizer``, ``schedule``, ``callback``, ``progress`` and ``checkpoint``; others may leave these out. All
-        ranks return the same fit, or raise the same error.
+        rows (n, ``public_rows``, ``batch``) counts those of all ranks. Rank 0 alone draws, charges ``ledger``, which
+        must be None on the others, and uses ``optimizer``, ``schedule``, ``callback``, ``progress`` and ``checkpoint``,
+        which they may leave out. All ranks return the same fit, or raise the same error.
 
     Returns
     -------
@@ -265,9 +265,10 @@ def dp_sgd(
                 "rng": "a seeded generator" if randomness.is_simulation(source) else None,
             },
             given={
-                "ledger": ledger is not None, "checkpoint": checkpoint is not None, "optimizer": optimizer is not None,
+                "checkpoint": checkpoint is not None, "optimizer": optimizer is not None,
                 "schedule": schedule is not None, "callback": callback is not None, "progress": progress is not None,
             },
+            ledger=ledger is not None,
         )  # fmt: skip
 
     sums = own if shared is None else shared

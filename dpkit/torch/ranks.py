@@ -167,6 +167,7 @@ class _Facts(NamedTuple):
 
     settings: Mapping[str, object]  # the same on all
     given: Mapping[str, bool]  # what rank 0 uses alone
+    ledger: bool
     model: str
     shapes: tuple[tuple[int, ...], ...]  # of a row and its target, where they are arrays
     units: int
@@ -192,6 +193,8 @@ class SharedSums:
         What must be the same on all ranks.
     given : mapping
         Whether there is what rank 0 uses alone: then rank 0 must have it.
+    ledger : bool
+        Whether there is one, which rank 0 alone may have.
 
     Raises
     ------
@@ -208,6 +211,7 @@ class SharedSums:
         *,
         settings: Mapping[str, object],
         given: Mapping[str, bool],
+        ledger: bool,
     ) -> None:
         self._ranks, self._own, self._parameters = ranks, own, problem.parameters
         self._failure: BaseException | None = None
@@ -215,6 +219,7 @@ class SharedSums:
             mine = _Facts(
                 settings,
                 given,
+                ledger,
                 _digest_of_model(problem.module, own.on),
                 problem.rows.shapes(),
                 own.units,
@@ -339,6 +344,11 @@ def _check(facts: list[_Facts]) -> None:
                     f"{name} must be the same on all ranks, got {name}={value!r} on rank 0 and "
                     f"{name}={other.settings[name]!r} on rank {rank}"
                 )
+        if rank and other.ledger:
+            raise ValueError(
+                f"ledger must be None but on rank 0, as no other one is charged, got a ledger on rank {rank}: "
+                "ledger=ledger if rank == 0 else None"
+            )
         for name, given in first.given.items():
             if other.given[name] and not given:
                 raise ValueError(f"{name} must be given on rank 0, which alone uses it, got one on rank {rank} only")
@@ -386,11 +396,10 @@ def _digest_of_rows(problem: Problem) -> str:
     count = len(problem.rows)
     if count < 2:
         return ""
-    chosen = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(np.intp))
-    X, y = problem.rows.at(chosen)
-    found = hashlib.sha256(repr((count, X.shape, y.shape)).encode())
-    for values in (X, y):
-        found.update(values.detach().cpu().double().numpy().tobytes())
+    found = hashlib.sha256(str(count).encode())
+    for i in np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(np.intp)):
+        for values in problem.rows.at(np.array([i])):  # one by one, as they may have several shapes
+            found.update(values.detach().cpu().double().numpy().tobytes())
     return found.hexdigest()
 
 

@@ -232,7 +232,9 @@ def equal_sums(rank: int, cuts: list[slice], trials: int) -> list[bool]:
 
     problem = module_problem(network(), ROWS[cuts[rank]], LABELS[cuts[rank]], loss, 0.3)
     whole = module_problem(network(), ROWS, LABELS, loss, 0.3)
-    sums = SharedSums(Ranks(dist.group.WORLD), UnitSums(problem, None, 1), problem, None, settings={}, given={})
+    sums = SharedSums(
+        Ranks(dist.group.WORLD), UnitSums(problem, None, 1), problem, None, settings={}, given={}, ledger=False
+    )
     rng, of_all, released = np.random.default_rng(1), UnitSums(whole, None, 1), Released(problem)
 
     def fit() -> Any:
@@ -258,7 +260,7 @@ def refused(rank: int, name: str) -> Any:
     part = [slice(0, 15), slice(15, 40)][rank]
     second = rank == 1
     wrapped = torch.nn.parallel.DistributedDataParallel
-    known: dict[str, Any] = {"rng": rng, "ledger": ledger if rank == 0 else None}
+    known: dict[str, Any] = {"rng": rng, "ledger": None if second else ledger}
     people = np.arange(40)[part] % 20
     known |= {
         "clip": {"model": of_module()["model"], "loss": loss, "clip": 2.0 if second else 1.0},
@@ -273,7 +275,7 @@ def refused(rank: int, name: str) -> Any:
         "shape": {"X": ROWS[part][:, : 3 - rank]},
         "rows": {"X": ROWS, "y": LABELS},
         "people": {"budget": Budget(2.0, 1e-5, unit="person"), "groups": people},
-        "ledger": {"ledger": ledger if second else None},
+        "ledger": {"ledger": ledger},
         "progress": {"progress": print} if second else {},
         "not finite": {"X": np.full((3, 3), np.nan), "y": np.zeros(3)} if second else {},
         "batch": {"batch": 41},
