@@ -5,7 +5,7 @@
 
 Parts: prices, runs, outputs, ledgers. ``--gate`` looks at what the gate's tests look at; ``--exact`` asks for equality
 to the last bit, which holds on one machine with one numpy. Saved states and ledgers are written only where there are
-none: what an earlier version has written is what later ones must read. Runs are recorded on a processor with AVX-512.
+none: what an earlier version has written is what later ones must read. Runs are recorded on a processor with AVX2.
 """
 
 from __future__ import annotations

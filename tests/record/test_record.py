@@ -15,7 +15,7 @@ SHARES = 8
 def runs_only_where_they_were_recorded(request):
     """Runs without noise follow the last digits of linear algebra."""
     if request.node.callspec.params.get("part") == "runs" and not as_recorded():
-        pytest.skip("runs are recorded with the kernels of OpenBLAS for AVX-512")
+        pytest.skip("runs are recorded with the kernels of OpenBLAS for AVX2")
 
 
 @pytest.mark.parametrize("share", range(SHARES))

@@ -10,11 +10,11 @@ from pathlib import Path
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
-# OpenBLAS takes kernels by the processor's maker: those for AVX-512 and those for AVX2 round otherwise, and a policy
-# without noise may then choose another arm. Whoever made the processor, it runs the former where it has AVX-512
-RECORDED = "SkylakeX"
+# OpenBLAS takes kernels by the processor: those for AVX-512 and those for AVX2 round otherwise, and where two arms are
+# as good as each other a policy then chooses another one. The latter run on all processors for x86 since 2013
+RECORDED = "Haswell"
 _processor = Path("/proc/cpuinfo")
-if _processor.exists() and " avx512vl" in _processor.read_text(errors="replace"):
+if _processor.exists() and " avx2" in _processor.read_text(errors="replace"):
     os.environ["OPENBLAS_CORETYPE"] = RECORDED
 
 
