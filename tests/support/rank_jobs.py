@@ -21,7 +21,7 @@ _PRELOADED = [
     "torch.distributed", "torch._dynamo", "opacus.accountants", "opacus.validators", "scipy.optimize", "dpkit.optimize",
 ]  # fmt: skip
 # what a job may take on a machine with much else to do; one that takes longer waits for a rank that will not come
-_PATIENCE = 60.0
+PATIENCE = 60.0
 
 
 class RankProcesses:
@@ -53,7 +53,7 @@ class RankProcesses:
             pipe.send((job, known))
         found = []
         for rank, pipe in enumerate(self._pipes):
-            if not pipe.poll(_PATIENCE):
+            if not pipe.poll(PATIENCE):
                 raise TimeoutError(f"rank {rank} still waits for another one")
             try:
                 found.append(pipe.recv())
@@ -70,7 +70,7 @@ def _serve(rank: int, count: int, store: str, pipe: Any) -> None:
     if Path("/sys/class/net/lo").exists():
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group(
-        "gloo", store=dist.FileStore(store, count), rank=rank, world_size=count, timeout=timedelta(seconds=_PATIENCE)
+        "gloo", store=dist.FileStore(store, count), rank=rank, world_size=count, timeout=timedelta(seconds=PATIENCE)
     )
     noise_of()  # to calibrate it takes longer than to train
     while True:
@@ -305,8 +305,6 @@ def failing(rank: int, where: int, what: str, path: str) -> Any:
                     raise ArithmeticError("of its own")
                 if what == "an error of a class that others do not know":
                     raise type("Unheard", (ArithmeticError,), {})("of its own")
-                if what == "the end":
-                    os._exit(1)
                 os.kill(os.getpid(), signal.SIGINT)
             return super().forward(x)
 
@@ -320,6 +318,34 @@ def failing(rank: int, where: int, what: str, path: str) -> Any:
     except Exception as error:
         found = [kind.__name__ for kind in type(error).__mro__], str(error), getattr(error, "__notes__", [])
     return found, None if ledger is None else [row.outcome for row in ledger.rows()]
+
+
+def killed(rank: int, where: int, folder: str) -> Any:
+    """A run with a checkpoint of which one rank is gone in the second epoch; the other goes on by itself."""
+    from dpkit.torch import ranks
+
+    steps, adding, part = 0, ranks.Ranks.add, [slice(0, 15), slice(15, 40)][rank]
+
+    def add(self: Any, whole: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == 6 and rank == where:
+            os._exit(1)
+        return adding(self, whole)
+
+    path, state = Path(folder) / "ledger", Path(folder) / "state"
+    known: dict[str, Any] = of_module(batch=10, epochs=3, rng=None)
+    own_group()
+    ranks.Ranks.add = add  # type: ignore[method-assign]
+    kept = {"checkpoint": state, "ledger": Ledger.create(path, BUDGET)} if rank == 0 else {}
+    try:
+        train(part, **known, **kept)
+    except RuntimeError as error:
+        found = str(error)
+    seen: list[int] = []
+    ledger = kept.get("ledger") or Ledger.open(path)
+    fit = alone(slice(None), **known, checkpoint=state, ledger=ledger, callback=lambda state: seen.append(state.epoch))
+    return found, seen, fit.success, len(ledger.rows()), ledger.total == fit.cost
 
 
 def of_groups(rank: int) -> list[Any]:
