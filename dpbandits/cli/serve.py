@@ -46,6 +46,7 @@ _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object: we
 def start(
     config: Annotated[Path | None, typer.Argument(help="The service's TOML file; see the documentation.")] = None,
     demo: Annotated[bool, typer.Option("--demo", help="A service, a simulated crowd and the owner's page.")] = False,
+    pages: Annotated[bool, typer.Option("--pages", help="In the demo: pages of three articles, with clicks.")] = False,
     token: Annotated[bool, typer.Option("--token", help="Make a token, and its digest for the file.")] = False,
     only: Annotated[
         str | None, typer.Option(help="worker or learner: these processes alone, the others elsewhere.")
@@ -80,7 +81,7 @@ def start(
     if demo:
         from dpbandits.serve.demo import demo as show
 
-        show(port)
+        show(port, pages=pages)
         return
     if config is None:
         raise ValueError("config must be given: dpbandits serve run.toml, or dpbandits serve --demo")

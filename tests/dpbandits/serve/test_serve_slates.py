@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serving import Clock, configured, drain, refresh, served, worker, written
+from serving import TOKENS, Clock, begun, configured, drain, refresh, served, worker, written
 
 from dpbandits import Released
 from dpbandits.durability.journal import Journal
-from dpbandits.serve import operate
+from dpbandits.serve import demo, operate
 from dpbandits.serve.client import Client, Refused
 from dpbandits.serve.config import Config, Mismatch
 from dpbandits.serve.learner import Learner
@@ -315,6 +315,19 @@ def test_erased_pages_leave_nothing(tmp_path):
 
 
 # ------------------------------------------------------------------------------------- processes, and the two clients
+
+
+@pytest.mark.parametrize(
+    ("crowd", "shown"), [("visitors", {}), ("readers", {"kind": "SlatePrivateGLM", "policy": "k = 3"})]
+)
+def test_the_demonstrations_crowd_is_served(tmp_path, crowd, shown):
+    path = tmp_path / "run.toml"
+    path.write_text(demo.configuration(TOKENS, dim=5, horizon=100, **shown))
+    with served(begun(Config.read(path))) as (learner, browser):
+        people = getattr(demo, crowd)(browser, browser)
+        assert all(0.0 < one < 10.0 for _ in range(2) for one in next(people))
+        drain(learner)
+        assert (learner.policy.decisions, learner.policy.open_decisions) == (20, [])
 
 
 def readers():
