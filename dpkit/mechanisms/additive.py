@@ -177,7 +177,8 @@ class _Additive:
         if self.exact:
             granularity, scale = self._lattice(size)
             steps = to_lattice(x, granularity)
-            return from_lattice(steps + self._law.rounded(scale, steps.shape, rng=source()), granularity)
+            steps += self._law.rounded(scale, steps.shape, rng=source())
+            return from_lattice(steps, granularity)
         return np.asarray(x + self.noise_multiplier * self.sensitivity * self._law.floating(source(), x.shape))
 
     def _release_number(self, value: float) -> float:

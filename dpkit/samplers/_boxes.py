@@ -102,8 +102,7 @@ def _trials(bits: int, out: NDArray[np.int64], rng: np.random.Generator) -> NDAr
     start = _START.take(boxes)
     sign = (words << np.uint64(51)).view(np.int64)
     sign >>= 63
-    words >>= np.uint64(13)
-    position = words.view(np.int64)
+    position = (words >> np.uint64(13)).view(np.int64)
     open_ = np.flatnonzero(start < 0)
     np.add(position, start, out=out)
     out += 1 << (_FRACTION + 4 - bits)

@@ -107,12 +107,13 @@ def to_lattice(value: NDArray[np.float64], granularity: float) -> NDArray[np.int
     >>> steps, from_lattice(steps, 0.25)
     (array([ 1, -4]), array([ 0.25, -1.  ]))
     """
-    largest = float(np.max(np.abs(value), initial=0.0))
+    largest = float(max(np.max(value, initial=0.0), -np.min(value, initial=0.0)))
     if not largest <= _LIMIT * granularity:
         raise ValueError(
             f"value must be at most 2**62 steps of granularity={granularity!r} in size, got an entry of {largest!r}"
         )
-    return np.rint(value / granularity).astype(np.int64)
+    steps = np.asarray(value / granularity)
+    return np.rint(steps, out=steps).astype(np.int64)
 
 
 def lattice_step(value: float, granularity: float) -> int:
@@ -128,4 +129,6 @@ def lattice_step(value: float, granularity: float) -> int:
 
 def from_lattice(steps: NDArray[np.int64], granularity: float) -> NDArray[np.float64]:
     """γ·``steps`` as float64 (correctly rounded: it reads only what the noisy integers say)."""
-    return np.asarray(steps.astype(np.float64) * granularity)
+    values = np.asarray(steps.astype(np.float64))
+    values *= granularity
+    return values

@@ -66,7 +66,9 @@ class Lattice(NamedTuple):
 
     def values(self, total: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sums in float64, without their last digits: one row moves them by at most C."""
-        rounded = ((total + (1 << (COARSE - 1))) >> COARSE).astype(np.float64)
+        whole = total + (1 << (COARSE - 1))
+        whole >>= COARSE
+        rounded = whole.astype(np.float64)
         rounded *= self.unit * 2.0 ** (COARSE - BITS)
         return rounded
 
@@ -256,8 +258,10 @@ class Products:
 
     def totals(self, factors: torch.Tensor, unit: float) -> list[torch.Tensor]:
         scale = factors * self._scales / unit
-        total = factors.new_zeros((self._p, self._q))
-        whole, begun = None, 0
+        q = self._q - self._offset
+        sums = [factors.new_zeros((self._p, q))] + [factors.new_zeros(self._p)] * self._offset
+        whole: list[torch.Tensor] = []
+        begun = 0
         for rows in self._lots():
             if self._positions == 1:
                 U, B = self._whole.pop(0)
@@ -266,15 +270,24 @@ class Products:
             V = (B * scale[rows, None, None]).trunc_().nan_to_num_(0.0, 0.0, 0.0)
             count = len(V)
             if begun + count > _MOST_ROWS:
-                whole = total.long() if whole is None else whole + total.long()
-                total.zero_()
+                whole = _in_whole(sums, whole)
+                for part in sums:
+                    part.zero_()
                 begun = 0
             begun += count
-            total.addmm_(V.reshape(-1, self._p).T, U.reshape(-1, self._q))
-        whole = total.long() if whole is None else whole + total.long()
-        if not self._offset:
-            return [whole.reshape(self._shape)]
-        return [whole[:, :-1].reshape(self._shape), whole[:, -1]]
+            left, right = V.reshape(-1, self._p).T, U.reshape(-1, self._q)
+            sums[0].addmm_(left, right[:, :q])
+            if self._offset:
+                sums[1].addmv_(left, right[:, q])
+        weights, *offset = _in_whole(sums, whole)
+        return [weights.reshape(self._shape), *offset]
+
+
+def _in_whole(sums: Sequence[torch.Tensor], earlier: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    found = [part.long() for part in sums]
+    for total, more in zip(found, earlier, strict=False):
+        total += more
+    return found
 
 
 class Picked:

@@ -13,10 +13,11 @@ Both import torch when they are called. What a privacy proof needs holds by cons
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.torch.exact_sums import Lattice
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateSteps", "row_gradients"]
 
-# numbers that get their noise together
-_BLOCK = 1 << 15
+# numbers that get their noise together: few enough to stay in a cache
+_BLOCK = 1 << 16
 
 
 def row_gradients(
@@ -56,6 +57,23 @@ def row_gradients(
         return [found[name] for name in trainable]
 
     return gradients
+
+
+def _blocks(totals: Sequence[torch.Tensor]) -> Iterator[NDArray[np.int64]]:
+    """All numbers in their order, some at a time, each block in the place of the one before it."""
+    block, filled = np.empty(_BLOCK, np.int64), 0
+    for total in totals:
+        numbers = total.cpu().numpy().reshape(-1)
+        while numbers.size:
+            more = min(_BLOCK - filled, numbers.size)
+            block[filled : filled + more] = numbers[:more]
+            numbers = numbers[more:]
+            filled += more
+            if filled == _BLOCK:
+                yield block
+                filled = 0
+    if filled:
+        yield block[:filled]
 
 
 class PrivateSteps:
@@ -111,12 +129,13 @@ class PrivateSteps:
         """One noisy step along a sum, given in int64 for every parameter."""
         import torch
 
-        whole = np.concatenate([total.cpu().numpy().reshape(-1) for total in totals])
-        noisy = torch.empty(whole.size, dtype=max((p.dtype for p in self._parameters), key=lambda kind: kind.itemsize))
-        for start in range(0, whole.size, _BLOCK):  # so that a block's numbers stay in a cache
-            some = slice(start, start + _BLOCK)
-            found = self._mechanism.release_part(self._on.values(whole[some]), of=whole.size)
-            noisy[some] = torch.from_numpy(found)
+        size = sum(total.numel() for total in totals)
+        noisy = torch.empty(size, dtype=max((p.dtype for p in self._parameters), key=lambda kind: kind.itemsize))
+        start = 0
+        for whole in _blocks(totals):
+            found = self._mechanism.release_part(self._on.values(whole), of=size)
+            noisy[start : start + whole.size] = torch.from_numpy(found)
+            start += whole.size
         for p, gradient in zip(self._parameters, noisy.split([p.numel() for p in self._parameters]), strict=True):
             p.grad = gradient.to(p).reshape(p.shape).div_(self._batch)
         self._inner.step()
