@@ -51,6 +51,8 @@ _SMOOTHED, _CLOSELY, _ALIASED = 4e-7, 2e-8, 1e-8
 _MOST_NODES, _ON_A_GRID, _BELOW = 1e6, 5e-6, 2e-3
 # Others who all hold one value are at most so much less bad than the worst of binary inputs.
 _ALL_ALIKE = 0.01
+# ln of the probability of losses that are not looked at, where the line is chosen.
+_RAREST = -600.0
 # The checker multiplies out sums of equal losses on a lattice up to this.
 _MOST_POWERS = 250_000
 # ln of what terms of a sum may be larger than the sum.
@@ -220,7 +222,7 @@ def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -
     count = sum(count for _, count in parts)
     if count <= 1:
         return None
-    losses = Convolution(parts, -600.0)
+    losses = Convolution(parts, _RAREST)
     if ends[0] * (1 - _BELOW) >= losses.reach:
         return None
     # beyond the largest sum the upper end needs no line
@@ -241,19 +243,25 @@ def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -
         return {"step": step, "bottom": -math.ceil(bottom / step) - 1, "top": math.ceil(top / step) + 1}
     if GaussianPair in sampled:  # whose own smoothness decides
         share = _CLOSELY
+    alone = [Convolution((part,), _RAREST) for part in parts]
 
     def curve(t: float) -> float:
         """Σ ln E[e^(tL)]: of samples of Gaussian noise moments grow from losses that are rarer than floats."""
-        return max(losses.curve(t), math.fsum(count * _far(pair, t) for pair, count in parts))
+        return math.fsum(
+            one.counts[0] * np.logaddexp(one.curve(t) / one.counts[0], _far(pair, t))
+            for one, (pair, _) in zip(alone, parts, strict=True)
+        )
 
     return contour(curve, delta, epsilon, 1e7 / max(losses.highest), share)
 
 
 def _far(pair: LossPair, t: float) -> float:
-    """ln of q^(1+t)·e^((t²+t)μ²/2), what losses of a unit that was read make of a sample's moment; 0 if it is less."""
+    """ln of q^(1+t)·e^((t²+t)μ²/2), the moment of a sample from losses of a unit that was read, if they are cut off."""
     if isinstance(pair, SubsampledPair) and pair.present and isinstance(pair.inner, GaussianPair):
-        return max(0.0, (1 + t) * math.log(pair.rate) + (t * t + t) * pair.inner.mu**2 / 2)
-    return 0.0
+        mu = pair.inner.mu
+        if (t * mu) ** 2 / 2 > -0.95 * _RAREST:  # where the tilted loss is, and how rare without tilt
+            return (1 + t) * math.log(pair.rate) + (t * t + t) * mu**2 / 2
+    return -math.inf
 
 
 def _concentrated(release: Release) -> float:

@@ -381,8 +381,9 @@ class SampledGaussian(Sampled):
         """What the rule is off by at c + i·u, 0 ≤ u ≤ ``frequency``."""
         mu, q, b = self.mu, self.rate, arb(self._best_strip(c, float(frequency), float(step), 0.0)[1])
         low, high = self._ends(c, float(frequency * mu * b))
-        _charge(150 * (high - low))
-        cells, total = math.ceil(7 * (high - low)), arb(0)
+        # at high frequencies an interval of arguments grows to a large factor
+        cells, total = math.ceil((7 + min(float(frequency) / 100, 50)) * (high - low)), arb(0)
+        _charge(20 * cells)
         width = arb(high - low) / cells
         sine, cosine = (mu * b).sin(), (mu * b).cos()
         r_left = self._ratio(arb(low))[1].log()
@@ -398,8 +399,7 @@ class SampledGaussian(Sampled):
         # beyond, the argument is at most μb
         total += self._beyond(c, arb(low), arb(high)) * (frequency * mu * b).exp()
         total *= (b * b / 2).exp()
-        if c < 0:
-            total *= (mu * b / 2).cos() ** c
+        total *= (mu * b / 2).cos() ** c.min(arb(0))
         return (2 * total / ((2 * arb.pi() * b / step).exp() - 1)).upper()
 
     def moment(self, t: arb) -> arb:

@@ -293,12 +293,23 @@ def test_private_training() -> None:
     assert not verify(replace(certificate, lower=None, upper=(certificate.lower or 0.0) * (1 - 1e-4)))
 
 
+@pytest.mark.parametrize(
+    ("release", "delta"),
+    [
+        # Chernoff's bound of the lower end is governed by losses that are rarer than floats
+        (1795 * PoissonSubsampled(Gaussian(3.617), 0.004129), 1e-4),
+        # at the last nodes the argument of a sample turns quickly
+        (438 * PoissonSubsampled(Gaussian(1.571), 0.00132), 1e-8),
+    ],
+)
+def test_rare_samples_with_much_noise_are_proved_from_both_sides(release: Release, delta: float) -> None:
+    assert verify(certify(release, delta)).reason == "both ends are proved"
+
+
 @pytest.mark.slow
 def test_many_certificates_and_their_mutants() -> None:
     made = list(certificates(2, 200))
-    refused = [verdict for one in made if not (verdict := verify(one))]
-    assert all("lower end" in verdict.reason for verdict in refused)
-    assert len(refused) <= 0.02 * len(made)
+    assert [one.release for one in made if not verify(one)] == []
     draw = random.Random(2)
     quick = made[::2]
     mutants = [mutant for one in quick for mutant in (*false_values(one), *worthless_proofs(one, draw))]
