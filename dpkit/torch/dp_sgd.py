@@ -270,7 +270,6 @@ def dp_sgd(
             },
             ledger=ledger is not None,
         )  # fmt: skip
-
     sums = own if shared is None else shared
 
     def fit() -> OptimizeResult:

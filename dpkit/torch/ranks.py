@@ -12,7 +12,8 @@ Privacy. Neighbours are those of one process, in the rows of all ranks together;
 matter, but it must be on one only. Whole numbers are added without rounding (:mod:`dpkit.torch.exact_sums`; at most 2²⁶
 rows on all ranks together), so that Σ_r S_r is the sum of one process, however the rows are spread and in whichever
 order ranks are added. All that is random is drawn once, by one process from one source: no two ranks can draw alike.
-So what is released has the law of one process that holds all rows, and costs the same; from a seed it is the same run.
+So what is released has the law of one process that holds all rows, and costs the same; from a seed it is the same run,
+up to last digits of single rows' gradients, which torch may round otherwise where it runs fewer rows together.
 
 Parameters within an epoch, samples and sums without noise pass between ranks: all ranks and the network between them
 are trusted as the memory of one process is. A rank gives its caller nothing before rank 0 has said how the run ended.
