@@ -35,21 +35,27 @@ def rows(store):
     return store.database.execute("SELECT number, token, arm IS NOT NULL FROM decisions ORDER BY number").fetchall()
 
 
+SLATES = {"policy": 'class = "SlatePrivateGLM"\ndim = 3\nk = 2\nhorizon = 300'}
+
+
+@pytest.mark.parametrize("slates", [False, True])
 @pytest.mark.parametrize("patient", [False, True])
 @pytest.mark.parametrize(("through", "answered"), [(True, True), (True, False), (False, False)])
 def test_a_ticket_of_a_decision_that_may_be_written_makes_one_round_of_it(
-    tmp_path, postgres, wire, monkeypatch, through, answered, patient
+    tmp_path, postgres, wire, monkeypatch, through, answered, patient, slates
 ):
     """Else one visit is two rounds of a person, and the budget holds for one."""
     (wire, by_wire) = wire
-    storage = on_server(postgres)
-    direct = configured(tmp_path, storage=storage)
+    storage, policy = on_server(postgres), SLATES if slates else {}
+    direct = configured(tmp_path, storage=storage, **policy)
     learner = Learner(direct)
     found = []
-    with worker(configured(tmp_path, storage=by_wire(storage))) as browser:
+    with worker(configured(tmp_path, storage=by_wire(storage), **policy)) as browser:
         refresh(browser, 0)
         held = wire.at(COMMIT)
-        asking = threading.Thread(target=lambda: found.extend(browser.decide({"arms": ARMS}, {"arms": ARMS})))
+        asked = {"names": ["a", "b", "c"], "arms": ARMS} if slates else {"arms": ARMS}
+        ask = browser.slates if slates else browser.decide
+        asking = threading.Thread(target=lambda: found.extend(ask(asked, asked)))
         asking.start()
         held.wait()
         if not patient:
@@ -59,6 +65,7 @@ def test_a_ticket_of_a_decision_that_may_be_written_makes_one_round_of_it(
         held.go(through=through, answered=answered)
         asking.join()
     assert [one["id"] is None for one in found] == [not (patient and answered)] * 2
+    assert [len(one["slate"]) for one in found if slates] == [2] * 2 * slates
     if patient and answered:
         learner.close()
         return
@@ -70,7 +77,7 @@ def test_a_ticket_of_a_decision_that_may_be_written_makes_one_round_of_it(
         assert [one["status"] for one in made] == ["accepted", "accepted", "duplicate"]
         assert browser.activate(*tickets) == [one | {"status": "duplicate"} for one in made[:2]]
         assert [int(one["id"].partition("-")[0]) for one in made] == [1, 2, 1]
-        assert set(browser.reward(*((one["id"], 1.0) for one in made[:2]))) == {"accepted"}
+        assert set(browser.reward(*((one["id"], [0.0, 1.0] if slates else 1.0) for one in made[:2]))) == {"accepted"}
     assert learner.store.decided() == 2
     drain(learner)
     assert learner.policy.decisions == 2

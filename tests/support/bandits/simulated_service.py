@@ -27,7 +27,7 @@ from dpbandits.serve.store import Choice
 
 BATCH = 4
 WORKERS = 2
-# of a schedule, where those of good ones take up to 1,200
+# of a schedule, where those of good ones take up to some 1,200
 MOST_STEPS = 10_000
 
 
