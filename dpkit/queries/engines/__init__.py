@@ -14,7 +14,7 @@ whole numbers) is plenty, and one can read what is asked.
 which rows          ``tables``, ``conditions``, ``derived``
 which numbers       ``scanned``
 bounds on a person  ``bounded``, ``parts``
-many queries        ``together``
+many queries        ``together``, ``layers``
 where it runs       ``sessions``, ``dialects``
 ==================  ========================================================
 """

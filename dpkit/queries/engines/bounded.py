@@ -95,20 +95,22 @@ def _add_parts(
 
 def _all_totals(selection: Selection, spread: bool) -> Totals:
     """Where nothing bounds what is used: one scan, which checks what it adds up."""
-    g, v = len(selection.groups), tuple(selection.columns)
-    cell, counted = (*selection.groups, *v[:spread]), () if spread else v
+    g = len(selection.groups)
+    cell = (*selection.groups, *selection.columns[:spread])
+    known, added = ((), ()) if spread else (tuple(selection.known), tuple(selection.columns))
+    numbers_of = 1 + len(known) + len(added)
     keyed = selection.keys is not None
     totals = Totals()
     for found in selection.table.added_up(
-        Scan(selection.rows, selection.where, cell, counted, counted, selection.keys, g if keyed else 0)
+        Scan(selection.rows, selection.where, cell, known, added, selection.keys, g if keyed else 0)
     ):
-        key, numbers = list(found[: -1 - 2 * len(counted)]), found[-1 - 2 * len(counted) :]
+        key, numbers = list(found[:-numbers_of]), found[-numbers_of:]
         if keyed:
             lost = key.pop(1)
             key[0] = -1 if key[0] is None else key[0]
         else:
             lost = any(part is None for part in key[:g])
-        n, counts, sums = int(numbers[0]), numbers[1 : 1 + len(counted)], numbers[1 + len(counted) :]
+        n, counts, sums = int(numbers[0]), numbers[1 : 1 + len(known)], numbers[1 + len(known) :]
         if (lost and selection.binned) or (spread and key[-1] is None):
             totals.bad += n
             continue
@@ -123,7 +125,7 @@ def _all_totals(selection: Selection, spread: bool) -> Totals:
 def _checks(selection: Selection) -> Totals:
     """What is bad or missing in all rows that are asked about, used or not; and how many they are."""
     g = len(selection.groups)
-    wanted = (str(selection.person), *selection.groups, *selection.columns)
+    wanted = (str(selection.person), *selection.groups, *selection.known)
     ((n, persons, *known),) = selection.table.added_up(Scan(selection.rows, selection.where, known=wanted))
     missing = [n - one for one in known]
     groups = max(missing[:g], default=0)

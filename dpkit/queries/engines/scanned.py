@@ -21,6 +21,7 @@ from dpkit.queries.engines.bounded import kept_totals
 from dpkit.queries.engines.conditions import condition, dated_texts, not_dated
 from dpkit.queries.engines.dialects import literal
 from dpkit.queries.engines.groups import group_columns, key_rows, named
+from dpkit.queries.engines.layers import once
 from dpkit.queries.engines.selection import Selection
 from dpkit.queries.engines.tables import Table
 from dpkit.queries.engines.together import Scan
@@ -94,40 +95,41 @@ class Scanned:
     def sums(
         self, share: Share, rng: np.random.Generator, step: float, bounds: tuple[float, float]
     ) -> Callable[[], Cells]:
-        return _ready(self._totals(share, rng, [self._value.steps(step, bounds)], ["s0"])[0])
+        steps = self._value.steps(step, bounds)
+        return _ready(self._totals(share, rng, [steps], ["s0"], known=steps)[0])
 
     def weights(
         self, share: Share, rng: np.random.Generator, bounds: tuple[float, float], degree: int, bits: int
     ) -> Callable[[], Cells]:
         one = 1 << bits
-        u = self._value.place(bounds, bits)
+        u, known = self._value.place(bounds, bits), self._value.known
         if self._weight is not None:
             of_one = f"CAST({one} AS DOUBLE)"
             largest = literal(self._largest, self._say)
             share_of_row = f"(CAST({self._weight} AS DOUBLE) / {largest})"
             most = f"CASE WHEN {share_of_row} > CAST(1 AS DOUBLE) THEN CAST(1 AS DOUBLE) ELSE {share_of_row} END"
-            floor = f"FLOOR({most} * {of_one})"
-            upper = self._say.rounded(f"{floor} * (CAST({u} AS DOUBLE) / {of_one})")
-            whole = f"CAST({floor} AS BIGINT)"
+            floor = once(f"FLOOR({most} * {of_one})")
+            upper = once(self._say.rounded(f"{floor} * (CAST({u} AS DOUBLE) / {of_one})"))
+            whole = once(f"CAST({floor} AS BIGINT)")
             # not LEAST, which passes over what is missing
-            columns = [whole, f"CASE WHEN {upper} > {whole} THEN {whole} ELSE {upper} END"]
-            whole_sum, upper_sum = self._totals(share, rng, columns, ["s0", "s1"])
+            columns = [whole, once(f"CASE WHEN {upper} > {whole} THEN {whole} ELSE {upper} END")]
+            whole_sum, upper_sum = self._totals(share, rng, columns, ["s0", "s1"], known=columns[1])
             return _ready(np.stack([whole_sum - upper_sum, upper_sum]))  # of a row together at most one
         if degree == 1:
-            n, total = self._totals(share, rng, [u], ["n", "s0"], factor=one)
+            n, total = self._totals(share, rng, [u], ["n", "s0"], factor=one, known=known)
             return _ready(np.stack([n - total, total]))
-        part = f"(CAST({u} AS DOUBLE) / CAST({one} AS DOUBLE))"
-        top = self._say.rounded(f"{part} * {part} * CAST({one} AS DOUBLE)")
-        rest = f"(CAST(1 AS DOUBLE) - {part})"
-        bottom = self._say.rounded(f"{rest} * {rest} * CAST({one} AS DOUBLE)")
+        part = once(f"(CAST({u} AS DOUBLE) / CAST({one} AS DOUBLE))")
+        top = once(self._say.rounded(f"{part} * {part} * CAST({one} AS DOUBLE)"))
+        rest = once(f"(CAST(1 AS DOUBLE) - {part})")
+        bottom = once(self._say.rounded(f"{rest} * {rest} * CAST({one} AS DOUBLE)"))
         columns = [top, f"CASE WHEN {bottom} > {one} - {top} THEN {one} - {top} ELSE {bottom} END"]
-        n, above, below = self._totals(share, rng, columns, ["n", "s0", "s1"], factor=one)
+        n, above, below = self._totals(share, rng, columns, ["n", "s0", "s1"], factor=one, known=known)
         return _ready(np.stack([below, n - below - above, above]))
 
     def squares(self, bounds: tuple[float, float], bits: int) -> tuple[int, int]:
         u = self._value.place(bounds, bits)
         ((n, good, total, squares),) = self._table.added_up(
-            Scan(self._table.rows(), self._where, known=(u,), added=(u, f"({u}) * ({u})"))
+            Scan(self._table.rows(), self._where, known=(self._value.known,), added=(u, f"{u} * {u}"))
         )
         self._refuse_bad(n - good)
         return int(total or 0), int(squares or 0)
@@ -205,15 +207,18 @@ class Scanned:
         *,
         factor: int = 1,
         spread: int = 1,
+        known: str | None = None,
     ) -> list[Cells]:
         """Sums of whole columns over the rows that are used: ``n`` (their number, times the factor), ``s0``, ``s1``, ….
 
-        With ``spread`` = s, ``n`` is counted for each value 0, …, s − 1 of the first column, in cells of its own.
+        ``known`` has a value where all of the columns have one, by default the first column. With ``spread`` = s, ``n``
+        is counted for each value 0, …, s − 1 of the first column, in cells of its own.
         """
         table = self._table
         selection = Selection(
-            table, self._where, self._person, self._whole_person, self._groups, self._keys, columns, self._binned
-        )
+            table, self._where, self._person, self._whole_person, self._groups, self._keys, columns,
+            columns[:1] if known is None else [known], self._binned,
+        )  # fmt: skip
         found = kept_totals(selection, share, rng, spread > 1)
         self._refuse_bad(found.bad)
         if found.unknown_groups:

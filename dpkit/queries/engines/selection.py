@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpkit.queries.engines.dialects import Dialect
+from dpkit.queries.engines.layers import layered
 from dpkit.queries.engines.parts import PRIME
 from dpkit.queries.engines.tables import Table
 from dpkit.samplers._exact import random_words
@@ -56,6 +57,7 @@ class Selection:
     groups: list[str]
     keys: str | None
     columns: list[str]
+    known: list[str]  # have a value where all columns have one
     binned: bool
 
     @property
@@ -76,13 +78,14 @@ class Selection:
 
     def selected(self) -> str:
         """p (the person), k (the row key), g0, g1, … (groups) and v0, v1, … (whole numbers) of every row."""
-        given = [f"{text} AS {name}" for text, name in zip(self.groups + self.columns, self.g + self.v, strict=True)]
+        given = dict(zip(self.g + self.v, self.groups + self.columns, strict=True))
         if self.person is not None:
-            given.append(f"{self.person} AS p")
+            given["p"] = self.person
             if self.table.row_key is not None:
-                given.append(f"{self._row_key()} AS k")
-        where = f" WHERE {self.where}" if self.where else ""
-        return f"(SELECT {', '.join(given) or '1 AS one'} FROM {self.rows} AS f{where}) AS t"
+                given["k"] = self._row_key()
+        source, texts = layered(self.rows, self.where, list(given.values()))
+        named = [f"{text} AS {name}" for text, name in zip(texts, given, strict=True)]
+        return f"(SELECT {', '.join(named) or '1 AS one'} FROM {source}) AS t"
 
     def _row_key(self) -> str:
         name = self.table.row_key

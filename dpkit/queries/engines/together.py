@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpkit.queries.engines.layers import layered
 from dpkit.queries.engines.sessions import Session
 
 __all__ = ["Found", "Scan", "added_up"]
@@ -76,12 +77,13 @@ class _Statement:
     def text(self) -> str:
         first, tests = self._first, self._tests
         cell = [f"g{i}" for i in range(len(first.cell))]
-        named = [f"{column} AS {name}" for column, name in zip(first.cell, cell, strict=True)]
-        named += [f"{column} AS v{i}" for i, column in enumerate(self._columns)]
+        columns = dict(zip(cell, first.cell, strict=True)) | {f"v{i}": column for i, column in enumerate(self._columns)}
         if len(tests) > 1:
-            named += [f"({test}) AS w{i}" for i, test in enumerate(tests) if test]
-        where = f" WHERE {' OR '.join(f'({test})' for test in tests)}" if all(tests) else ""
-        rows = f"SELECT {', '.join(named) or '1 AS one'} FROM {first.rows} AS f{where}"
+            columns |= {f"w{i}": test for i, test in enumerate(tests) if test}
+        where = " OR ".join(f"({test})" for test in tests) if all(tests) else ""
+        source, texts = layered(first.rows, where, list(columns.values()))
+        named = [f"{text} AS {name}" for name, text in zip(columns, texts, strict=True)]
+        rows = f"SELECT {', '.join(named) or '1 AS one'} FROM {source}"
         by = f" GROUP BY {', '.join(cell)}" if cell else ""
         numbers = [f"{number} AS a{i}" for i, number in enumerate(self._numbers_of_all)]
         query = f"SELECT {', '.join(cell + numbers)} FROM ({rows}) AS t{by}"

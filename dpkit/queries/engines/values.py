@@ -9,6 +9,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpkit.queries.engines.dialects import Dialect, literal
+from dpkit.queries.engines.layers import once
 
 if TYPE_CHECKING:
     from dpkit.queries.engines.tables import Table
@@ -27,52 +28,55 @@ class Value:
     whole: bool
     say: Dialect
 
+    @property
+    def known(self) -> str:
+        """The value, where it is one that counts."""
+        x = self.x
+        good = f"{x} BETWEEN -{_EXACT} AND {_EXACT}" if self.whole else self.say.finite(x)
+        return once(f"CASE WHEN {good} THEN {f'CAST({x} AS DOUBLE)' if self.whole else x} END")
+
     def steps(self, step: float, bounds: tuple[float, float]) -> str:
         """Clipped to the bounds, and rounded to whole steps: 1, or a power of two."""
         if not (self.whole and step == 1.0):
-            return self.checked(f"{self.clipped(bounds)} * {literal(1 / step, self.say)}")
+            return once(self.say.rounded(f"{self.clipped(bounds)} * {literal(1 / step, self.say)}"))
         a, b = (round(end) for end in bounds)
-        clipped = f"CASE WHEN {self.x} > {b} THEN {b} WHEN {self.x} < {a} THEN {a} ELSE {self.x} END"
-        return self.checked(f"CAST({clipped} AS BIGINT)", rounding=False)
-
-    def double(self) -> str:
-        return f"CAST({self.x} AS DOUBLE)" if self.whole else self.x
+        x = self.x
+        clipped = f"CASE WHEN {x} < {a} THEN {a} WHEN {x} > {b} THEN {b} ELSE {x} END"
+        return once(f"CASE WHEN {x} BETWEEN -{_EXACT} AND {_EXACT} THEN CAST({clipped} AS BIGINT) END")
 
     def clipped(self, bounds: tuple[float, float]) -> str:
-        low, high = (literal(end, self.say) for end in bounds)
-        x = self.double()
-        return f"CASE WHEN {x} > {high} THEN {high} WHEN {x} < {low} THEN {low} ELSE {x} END"
-
-    def checked(self, real: str, *, rounding: bool = True) -> str:
-        """As a whole number where the value is one that counts."""
-        x = self.x
-        good = f"{x} BETWEEN -{_EXACT} AND {_EXACT}" if self.whole else self.say.finite(x)
-        return f"CASE WHEN {good} THEN {self.say.rounded(real) if rounding else real} END"
+        """Cut to the bounds, where it counts."""
+        (low, high), x = (literal(end, self.say) for end in bounds), self.known
+        return once(f"CASE WHEN {x} < {low} THEN {low} WHEN {x} > {high} THEN {high} ELSE {x} END")
 
     def place(self, bounds: tuple[float, float], bits: int) -> str:
         """u, the place between the bounds, in units of 2**-bits."""
         low, high = bounds
         factor = literal(2.0**bits / (high - low), self.say)
-        return self.checked(f"({self.clipped(bounds)} - {literal(low, self.say)}) * {factor}")
+        return once(self.say.rounded(f"({self.clipped(bounds)} - {literal(low, self.say)}) * {factor}"))
 
     def bin(self, edges: Array, cut: bool) -> str:
         """The bin of the value, −1 for none, NULL for no value."""
-        x, last = self.double(), edges.size - 2
-        low, high = literal(float(edges[0]), self.say), literal(float(edges[-1]), self.say)
-        place = self._even_bin(edges, x) or f"({self._tree(edges, x, 0, edges.size)} - 1)"
-        ends = f"WHEN {x} >= {high} THEN {last} WHEN {x} < {low} THEN 0"
-        if not cut:
-            ends = f"WHEN {x} = {high} THEN {last} WHEN {x} > {high} OR {x} < {low} THEN -1"
-        return self.checked(f"CASE {ends} ELSE {place} END", rounding=False)
+        last = edges.size - 2
+        if cut:
+            # what is on the last edge is in the bin below it
+            x = self.clipped((float(edges[0]), float(np.nextafter(edges[-1], -np.inf))))
+            if place := self._even_bin(edges, x):
+                return place
+            return f"CAST(CASE WHEN {x} IS NOT NULL THEN {self._tree(edges, x, 0, edges.size)} - 1 END AS INTEGER)"
+        x, low, high = self.known, literal(float(edges[0]), self.say), literal(float(edges[-1]), self.say)
+        place = self._even_bin(edges, x) or f"{self._tree(edges, x, 0, edges.size)} - 1"
+        ends = f"WHEN {x} = {high} THEN {last} WHEN {x} > {high} OR {x} < {low} THEN -1"
+        return f"CAST(CASE {ends} WHEN {x} IS NOT NULL THEN {place} END AS INTEGER)"
 
     def reached(self, grid: Array) -> str:
         """How many points of an increasing grid are not above the value, NULL for no value."""
-        x, low, high = self.double(), literal(float(grid[0]), self.say), literal(float(grid[-1]), self.say)
+        x, low, high = self.known, literal(float(grid[0]), self.say), literal(float(grid[-1]), self.say)
         if grid.size > 1 and (bin_of := self._even_bin(grid, x)):
-            count = f"CASE WHEN {x} < {low} THEN 0 WHEN {x} >= {high} THEN {grid.size} ELSE {bin_of} + 1 END"
+            count = f"WHEN {x} < {low} THEN 0 WHEN {x} >= {high} THEN {grid.size} ELSE {bin_of} + 1"
         else:
-            count = self._tree(grid, x, 0, grid.size)
-        return self.checked(f"CAST({count} AS BIGINT)", rounding=False)
+            count = f"WHEN {x} IS NOT NULL THEN {self._tree(grid, x, 0, grid.size)}"
+        return f"CAST(CASE {count} END AS BIGINT)"
 
     def _even_bin(self, edges: Array, x: str) -> str | None:
         """The bin by a division, where that is right for every number between the edges.

@@ -1,0 +1,38 @@
+"""Expressions that stand in several others, computed once: a mark around them, and a SELECT below for each depth.
+
+An engine computes what two columns share as often as it is written, at least within CASE. So what is written by
+:func:`once` becomes a column of a SELECT that the others read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+__all__ = ["layered", "once"]
+
+# of private use, which stand in no name of a column that anybody writes
+_OPEN, _CLOSE = "\ue000", "\ue001"
+_INNERMOST = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+
+
+def once(expression: str) -> str:
+    """An expression that others may share: equal ones become one column."""
+    return f"{_OPEN}{expression}{_CLOSE}"
+
+
+def layered(rows: str, where: str, expressions: Sequence[str]) -> tuple[str, list[str]]:
+    """What stands behind FROM (``rows`` that pass ``where``, with all that is shared), and the expressions over it.
+
+    >>> square = once("a + 1")
+    >>> layered("t", "a > 2", [f"{square} * {square}", "b"])
+    ('(SELECT *, a + 1 AS _once0 FROM t AS f WHERE a > 2) AS f', ['_once0 * _once0', 'b'])
+    """
+    source = f"{rows} AS f" + (f" WHERE {where}" if where else "")
+    texts, made = list(expressions), 0
+    while shared := list(dict.fromkeys(part for text in texts for part in _INNERMOST.findall(text))):
+        names = {part: f"_once{made + i}" for i, part in enumerate(shared)}
+        made += len(names)
+        texts = [_INNERMOST.sub(lambda found: names[found[1]], text) for text in texts]  # noqa: B023
+        source = f"(SELECT *, {', '.join(f'{part} AS {name}' for part, name in names.items())} FROM {source}) AS f"
+    return source, texts
