@@ -136,7 +136,7 @@ class SlatePolicy(Policy):
         return found  # type: ignore[no-any-return]
 
     def checked_row(self, index: Any, count: int) -> tuple[int, ...]:
-        rows = tuple(checked_row(one, count) for one in (index if isinstance(index, Sequence) else [index]))
+        rows = tuple(checked_row(one, count) for one in (index if np.ndim(index) else [index]))
         if not 0 < len(set(rows)) == len(rows) <= self.k:
             raise ValueError(f"index must hold from 1 to k={self.k} rows, all different, got index={index!r}")
         return rows

@@ -75,6 +75,50 @@ def test_every_slot_shows_the_best_of_its_own_arms():
         policy.select(arms[:2])
 
 
+# positions, and how an entry that was chosen elsewhere is given
+@pytest.mark.parametrize("given", [list, tuple, np.array], ids=["list", "tuple", "array"])
+@pytest.mark.parametrize("examination", EXAMINATIONS, ids=str)
+def test_a_slate_that_was_chosen_elsewhere_is_learned_as_ones_own(examination, given):
+    here, there, released = (private(examination=examination, horizon=400) for _ in range(3))
+    rng = seeded(3)
+    for _ in range(11):  # all of the first batch
+        arms, clicks = balls(rng, 6, 3), (rng.random(3) < 0.5).astype(float).tolist()
+        own = here.select(arms)
+        rows = released.released().choose_slate(arms, rng=rng)
+        assert len(set(rows)) == len(rows) == 3
+        registered = there.register(arms, given(own.indices))
+        assert registered.indices == own.indices
+        assert np.array_equal(registered.arms, own.arms)
+        here.update(own, clicks)
+        there.update(registered, clicks)
+    assert here.sums.batch.any()
+    assert np.array_equal(here.sums.batch, there.sums.batch)
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "words"),
+    [
+        ([0, 1, 2, 3], ValueError, "index must hold from 1 to k=3 rows, all different"),
+        ([0, 1, 0], ValueError, "all different"),
+        ([], ValueError, "from 1 to k=3 rows"),
+        ([0, 5], ValueError, "index must be that of one of 5 arms, got index=5"),
+        ([0, -1], ValueError, "index must be at least 0"),
+        ([0, 0.5], TypeError, "index must be"),
+    ],
+)
+def test_a_wrong_slate_is_not_written_down(index, error, words):
+    policy = private()
+    with pytest.raises(error, match=words):
+        policy.register(balls(seeded(), 5, 3), index)
+    assert policy.decisions == 0
+
+
+def test_a_policy_of_one_arm_chooses_no_slate():
+    policy = OnePassPrivateGLM(3, budget=BUDGET, horizon=60, rng=seeded())
+    with pytest.raises(TypeError, match="OnePassPrivateGLM shows one arm: call choose"):
+        policy.released().choose_slate(np.eye(3))
+
+
 # --------------------------------------------------------------------------------------------- what clicks say
 
 
