@@ -3,9 +3,10 @@
 For whoever runs a bandit on people who trust a shuffler, but not the server. The horizon is cut into batches of
 growing, public length; each round is one user of its batch. Once the reward is known the user forms one record at the
 parameter θ that was last released: with e = xᵀθ, c₀ the base rate, the secant slope s = (μ(e) − c₀)/e cut to
-[s_min, W], g = clip(r − c₀, ±B) and ψ = min(1/‖x‖, 2), it is the pair (ψs·x xᵀ, ψg·x), which is randomized before it
-leaves. When batch j of n_j rounds ends, the shuffler lets out the sums M_j, m_j of its records, and with θ_j the
-parameter in force in it, ρ_j and γ_j ≤ ρ_j the slopes of the secant and of the curve over that which was recorded,
+[s_min, W], g = clip(r − c₀, ±B), v = A x for the public metric A of the batch and ψ = min(1/‖v‖, 1/‖v‖², 2), it is the
+pair (ψs·v vᵀ, ψg·v), which is randomized before it leaves. When batch j of n_j rounds ends, the shuffler lets out the
+sum of its records. With M_j, m_j these sums back in terms of x, by A⁻¹, θ_j the parameter in force in the batch, ρ_j
+and γ_j ≤ ρ_j the slopes of the secant and of the curve over that which was recorded,
 
     H = Σω_jγ_jM_j,   b = Σω_j(m_j − (ρ_j − γ_j)M_jθ_j),   ω_j = 1/(1 + n_0/n_j),
 
@@ -15,6 +16,10 @@ H is shrunk for its noise, and θ weighs b along every eigenvector of H by what 
 and Gaussian, with posterior precisions p and 0.1 ≤ f ≤ 1, larger where information has stopped growing. A
 perturbation is what makes long batches work where the same arms come in every round: without it, a whole batch plays a
 single arm.
+
+A is I at first, and learned as in :class:`~dpbandits.policies.OnePassPrivateGLM`, from what was released: all batches
+that had not begun by a release have the metric that it made. The first batch is so long that what it says may exceed
+its noise, which is public; in an earlier release noise would choose the next batch's arms.
 
 Where no base rate is stated, c₀ begins at the middle of the range of rewards, and the level is learned, as in
 :class:`~dpbandits.policies.OnePassPrivateGLM`: while it is not settled a record is scaled by √(1 − ¾·0.1), and its user
@@ -26,14 +31,16 @@ Guarantee
   ("replace"), or counts for nothing ("zero_out").
 * Every user is in exactly one batch, which is fixed by the number of *decisions* alone, and sends exactly one record:
   the null record if its reward does not come before the batch ends. Later rewards are accepted and count for nothing.
-* With x = ‖x‖u and q = ψ‖x‖ ≤ 1 a record is (ω·u uᵀ, γ·u) with ω = ψs‖x‖² ≤ W, |γ| = |ψg|‖x‖ ≤ qB and ω ≥ mq²,
-  m = ½s_min, as q/2 ≤ ‖x‖ ≤ 1, and s and g are cut (always). So two scaled records (a·svec(ω·u uᵀ), c·γ·u) of a user
-  differ by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, and so do a record and the null record. A
-  batch of n users is one :class:`~dpkit.shuffle.VectorSum` over n users, calibrated to the whole budget.
+* Records are cut after the metric. With v = ‖v‖u and q = ψ‖v‖ ≤ 1 a record is (ω·u uᵀ, γ·u) with ω = ψs‖v‖² and
+  γ = ψg‖v‖. As ψ‖v‖² ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ qB, and ‖v‖ ≥ q/2 says that ω ≥ mq²,
+  m = ½s_min. So two scaled records (a·svec(ω·u uᵀ), c·γ·u) of a user differ by at most
+  ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, and so do a record and the null record, whatever A is: no
+  map of features moves the sum any further. A batch of n users is one :class:`~dpkit.shuffle.VectorSum` over n users,
+  calibrated to the whole budget.
 * With the level's coordinate the squared distance is 1 + 0.1/4 times that, also between a record that has it and one
   that has not (``dpkit.moments.PairSums``). Records at another level are summed in units of the first one's W and B,
   with ω ≥ mq² for m = min(½s_min, ¼W): within the same bounds.
-* What the server sees of earlier batches fixes θ, hence what the users of a batch send as a function of their own
+* What the server sees of earlier batches fixes θ and A, hence what the users of a batch send as a function of their own
   data: the batches compose in parallel, adaptively. The run costs what its most expensive batch costs; this is
   recorded when the policy is made.
 * Shuffle privacy protects every user against the server; the rounds that others play are post-processing of what the
@@ -51,11 +58,14 @@ Cheu, Joseph, Mao & Peng (2022) for the shuffled sum; Chowdhury & Zhou (2022) fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Unpack
 
-from accounting import Budget
+import numpy as np
+
+from accounting import Budget, Gaussian, calibrate
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.parameters import Exploration, checked_exploration
@@ -67,17 +77,31 @@ from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.one_pass_batches import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import EARLY, Levels, balanced_share, begins_in_the_middle, with_level
+from dpbandits.private.parts.records import (
+    EARLY,
+    Levels,
+    SecantRecord,
+    balanced_share,
+    begins_in_the_middle,
+    with_level,
+)
+from dpkit.geometry import pair_sensitivity
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
+from dpkit.moments.pairs import pair_scales
 from dpkit.moments.shuffled_pairs import PairBatches
 
 __all__ = ["ShuffleOnePassGLM"]
 
 
+# the clarity of the first batch, where that takes more than 8d rounds: after a shorter one noise alone would play the
+# second. Where rewards are rare, 2 would lose a tenth at ε = 4
+_TOLD = 1.25
+
+
 @dataclass(frozen=True)
 class Record:
-    """(x, ψs, ψg), at the θ and the level that are in force, the batch of the round, and the reward's deviation."""
+    """(v, ψs, ψg), v = A x, at the θ, A and level that are in force, the round's batch, and the reward's deviation."""
 
     levels: Levels
     schedule: Schedule
@@ -85,10 +109,10 @@ class Record:
     def __call__(
         self, pending: Pending, reward: float, public: Estimate
     ) -> tuple[Array, float, float, int, float | None]:
-        x = pending.arm
-        pair = self.levels.at(public.level).weigh(x, float(x @ public.theta), reward)
-        deviation = None if public.levelled else self.levels.deviation(reward)
-        return x, *pair, self.schedule.batch(pending.round), deviation
+        batch = self.schedule.batch(pending.round)
+        v = public.metric_of(batch) @ pending.arm
+        pair = self.levels.at(public.level).weigh(v, float(pending.arm @ public.theta), reward)
+        return v, *pair, batch, None if public.levelled else self.levels.deviation(reward)
 
 
 class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
@@ -109,7 +133,8 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
     growth : float
         Length of a batch over the length of the one before, at least 1.
     first_batch : int, optional
-        Rounds before the first release, which play the best arm in a random direction. By default 8d, at most T/20.
+        Rounds before the first release, which play the best arm in a random direction. By default 8d, or, without a
+        prior, so many that what they say may exceed the noise, if that is more; at most T/20.
     delay : int
         After how many rounds nearly all rewards have come, as announced: each batch is released so many rounds after
         its last one, and the first is half as long by default, if that is longer. Later records count for nothing.
@@ -167,7 +192,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         budget: Budget,
         horizon: int,
         theta_bound: float = 3.0,
-        growth: float = 1.7,
+        growth: float = 1.5,
         first_batch: int | None = None,
         delay: int = 0,
         gradient_share: float | None = None,
@@ -183,8 +208,17 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.delay = integer("delay", delay, at_least=0)
         T = integer("horizon", horizon, at_least=1)
-        self.first_batch = first_length(first_batch, max(8 * dim, self.delay // 2), T)
-        self.growth = growth
+        ranged = finite_rewards(self.reward_range)
+        record = SecantRecord.of(self.link, S, ranged, clip)
+        self.clip, W = record.B, record.W
+        share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
+        self.gradient_share = fraction("gradient_share", share)
+        typical, self.growth = max(8 * dim, self.delay // 2), growth
+        if first_batch is None and prior is None:
+            batches = max(1, min(self.rounds_per_person or 1, len(Schedule.batches(T, typical, growth).ends)))
+            one = _clarity_of_one(self.dim, S, record, self.gradient_share, budget, batches)
+            typical = max(typical, T if one * T <= _TOLD else math.ceil(_TOLD / one))
+        self.first_batch = first_length(first_batch, typical, T)
         self.schedule = Schedule.batches(T, self.first_batch, growth, lag=self.delay)
         self.exploration, width = checked_exploration(exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
@@ -193,11 +227,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         learns = begins_in_the_middle(self) and len(self.schedule.ends) > 0
         if learns and exploration == "inverse_gap":
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
-        levels = Levels(self.link, S, finite_rewards(self.reward_range), clip, learns, EARLY if prior is None else 0.0)
-        self.clip, W = levels.base.B, levels.base.W
-        share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
-        self.gradient_share = fraction("gradient_share", share)
-
+        levels = Levels(self.link, S, ranged, clip, learns, EARLY if prior is None else 0.0)
         self.record = Record(levels, self.schedule)
         self.sums = PairBatches(
             self.schedule.ends,
@@ -213,7 +243,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         )
         known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
         self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None, learns)
-        self.refit = refit = Refit(levels, S, *known, width, self.reward_range)
+        self.refit = refit = Refit(levels, S, *known, width, self.reward_range, self.schedule)
         self.public = refit.nothing()
         if self.prior is None:
             noise_H, noise_b = self.sums.noise
@@ -231,8 +261,11 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         return self.public.level
 
     def resume(self, saved: Any) -> None:
-        known = {"level": 0.0, "levelled": True, "deviations": [0.0, 0.0, 0.0]}
-        super().resume(saved if self.record.levels.learned else with_level(saved, **known))
+        # what states of before metrics and levels were learned have not
+        known: dict[str, Any] = {"metric": np.eye(self.dim), "later": np.eye(self.dim), "turn": 0, "settled": False}
+        if not self.record.levels.learned:
+            known |= {"level": 0.0, "levelled": True, "deviations": [0.0, 0.0, 0.0]}
+        super().resume(with_level(saved, **known))
 
     def steady(self) -> int:
         return until_scheduled(self)
@@ -240,3 +273,16 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
     def prepare(self, arms: Array) -> None:
         super().prepare(arms)
         warn_of_misfit(self)
+
+
+def _clarity_of_one(
+    dim: int, theta_bound: float, record: SecantRecord, share: float, budget: Budget, batches: int
+) -> float:
+    """The clarity of a single round, where one batch costs so much that so many meet the budget.
+
+    The noise of a batch is nearly that of a Gaussian at the same price.
+    """
+    a, c = pair_scales(record.W, record.B, share)
+    z = calibrate(lambda z: batches * Gaussian(z, adjacency=budget.adjacency), budget)
+    noise = z * pair_sensitivity(a, record.W, c, record.B, budget.adjacency, least=record.least)
+    return clarity(dim, 1.0, record.W, theta_bound, noise / c, noise / a)

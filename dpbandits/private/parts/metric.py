@@ -13,6 +13,7 @@ of predictions, is least for a_i = h_i^(−1/2), by Cauchy and Schwarz: d², whe
 * :func:`standing_out` says what of a noisy second moment is neither noise nor the play's own choice of arms: where arms
   are alike in all directions nothing is, and A stays as it was.
 * :func:`levelling` makes A.
+* :func:`relearned` does both after a release, and says when A is final.
 * :func:`carried` goes from one A to the next so that noise goes along.
 
 Noise and a change of A. Released are running sums in the metric, S_k + ξ_k, where the noises ξ_k of successive releases
@@ -30,8 +31,13 @@ import numpy as np
 
 from accounting.arrays import Array
 
-__all__ = ["carried", "levelling", "standing_out", "symmetric_root"]
+__all__ = ["KNOWN", "carried", "levelling", "relearned", "standing_out", "symmetric_root"]
 
+# eigenvalues of H below so many times its noise are not known yet
+KNOWN = 6.0
+# the metric is final once the largest eigenvalue is so many times its noise: until then the play knows too little of θ
+# to make arms look alike that are not (from 12 on, uncentred features would cost 5 % more)
+_SETTLED = 20.0
 
 _POWER, _RIDGE = 0.5, 1.0
 # in standard deviations of the noise: what an eigenvalue must be larger by than the others, to be told from them
@@ -97,6 +103,33 @@ def levelling(information: Array, noise: float) -> Array:
         return np.eye(len(h))
     a = (h + _RIDGE * noise) ** -_POWER
     return np.asarray((W * (a * np.sqrt(h.sum() / (a**2 @ h)))) @ W.T)
+
+
+def relearned(eigenvalues: Array, U: Array, metric: Array, theta: Array, noise: float) -> tuple[Array, bool]:
+    """The metric of records to come, and whether it is final.
+
+    Parameters
+    ----------
+    eigenvalues, U : ndarray of shape (d,) and (d, d)
+        Of A H A, shrunk for its noise, ascending.
+    metric : ndarray of shape (d, d)
+        A, the metric so far.
+    theta : ndarray of shape (d,)
+        An estimate of θ.
+    noise : float
+        σ > 0, the standard deviation of the noise on the diagonal of A H A.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> A, final = relearned(np.array([5.0, 80.0]), np.eye(2), np.eye(2), np.array([1.0, 0.0]), noise=1.0)
+    >>> A.diagonal().round(2).tolist(), final
+    ([2.62, 0.71], True)
+    """
+    final = bool(eigenvalues[-1] > _SETTLED * noise or (eigenvalues > KNOWN * noise).mean() >= 0.5)
+    inverse = np.linalg.inv(metric)
+    told = standing_out(eigenvalues, noise, U.T @ inverse @ theta)
+    return levelling(inverse @ (U * told) @ U.T @ inverse, noise), final
 
 
 def carried(before: Array, after: Array, H: Array, b: Array) -> tuple[Array, Array]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.private.parts.change import surprise
-from dpbandits.private.parts.metric import carried, levelling, standing_out, symmetric_root
+from dpbandits.private.parts.metric import KNOWN, carried, relearned, symmetric_root
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
 from dpbandits.private.parts.progress import Past, misfit
 from dpbandits.private.parts.records import Levels, lopsided
@@ -29,11 +29,8 @@ from dpkit.moments.pairs import NoisyPair
 
 __all__ = ["Estimate", "Noise", "Refit"]
 
-# eigenvalues of H below so many times its noise are not known yet, and below so many nothing is known of them
-_KNOWN, _SEEN = 6.0, 1.5
-# the metric is final once the largest eigenvalue is so many times its noise: until then the play knows too little of θ
-# to make arms look alike that are not (from 12 on, uncentred features would cost 5 % more)
-_SETTLED = 20.0
+# of eigenvalues of H below so many times its noise nothing is known
+_SEEN = 1.5
 # arms stand from the release on at which that is e^0.5 times as likely as that they are fresh. Where fresh arms are at
 # times taken for standing ones (unit-linear), e^1 would save 2 % of the regret, as much as if none were ever taken for
 # such; where arms stand it costs some 3 % at ε = 1 and 7 % at 4
@@ -176,9 +173,7 @@ class Refit:
         root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self.width * np.sqrt(f)))
         metric, settled = A, last.settled or stands
         if not settled:
-            settled = bool(eigenvalues[-1] > _SETTLED * left_in_H or (eigenvalues > _KNOWN * left_in_H).mean() >= 0.5)
-            told = standing_out(eigenvalues, left_in_H, U.T @ inverse @ known.mean)
-            metric = levelling(inverse @ (U * told) @ U.T @ inverse, left_in_H)
+            metric, settled = relearned(eigenvalues, U, A, known.mean, left_in_H)
             H, b = carried(A, metric, H, b)
         past = last.past.followed_by(rounds, H, squares)
         level, levelled = last.level, last.levelled
@@ -239,7 +234,7 @@ class Refit:
         likelier = standing(np.asarray(np.linalg.eigvalsh(newer), np.float64), math.sqrt(2.0) * noise)
         stands = last.standing or likelier > _LIKELY
         f = stalled(eigenvalues, np.einsum("ij,ij->j", U, newer @ U), 1.0 - share, noise, known=0.0)
-        known = eigenvalues >= _KNOWN * noise
+        known = eigenvalues >= KNOWN * noise
         if stands:
             return max(_WIDE**2, math.log(self.horizon / rounds)) * np.where(known, f, 1.0), True
         little = np.where(eigenvalues >= _SEEN * noise, _LITTLE**2, 1.0)

@@ -1,7 +1,9 @@
 """From noisy sums of batches of secant records to a parameter: what ShuffleOnePassGLM computes after a batch.
 
 As in :mod:`~dpbandits.private.parts.one_pass`, but every batch has noise of its own, so that batches are weighed by
-it; and as they are long, everything is looked at a little. All of it is post-processing.
+it; and as they are long, everything is looked at a little. A metric is learned as there. One that was made after a
+batch is that of all batches that have not begun: of others some users may have sent their records. All of it is
+post-processing.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accounting.arrays import Array
+from dpbandits.policy.schedule import Schedule
+from dpbandits.private.parts.metric import carried, relearned, symmetric_root
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, weighed
 from dpbandits.private.parts.progress import Past, misfit
 from dpbandits.private.parts.records import Levels, lopsided
@@ -32,7 +36,8 @@ class Estimate:
     θ; a root such that θ + root·ξ is what plays; H and b, with the variances of the noise in scaled records of H, of
     Σω_jρ_jM_j, and of b; Σθ_jᵀM_jθ_j; the mean residual of the last batch over B where it is far from 0, else 0; the
     level at which records are formed, and whether that is final; and while it is not, Σω_jf_j of the deviations f of
-    rewards, Σω_jn_j, and the variance of the noise in the first of these.
+    rewards, Σω_jn_j, and the variance of the noise in the first of these; the metric of earlier batches and, from batch
+    ``turn`` on, of later ones; and whether that is final.
     """
 
     theta: Array
@@ -46,6 +51,14 @@ class Estimate:
     level: float
     levelled: bool
     deviations: tuple[float, float, float]
+    metric: Array
+    later: Array
+    turn: int
+    settled: bool
+
+    def metric_of(self, batch: int) -> Array:
+        """A, by which the records of a batch are formed that is not released yet."""
+        return self.later if batch >= self.turn else self.metric
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,7 @@ class Refit:
     width : float
         β.
     reward_range : (float, float)
+    schedule : Schedule
     """
 
     levels: Levels
@@ -71,6 +85,7 @@ class Refit:
     given: bool
     width: float
     reward_range: tuple[float, float]
+    schedule: Schedule
 
     def nothing(self) -> Estimate:
         """What is known at the start."""
@@ -78,7 +93,8 @@ class Refit:
         square = np.zeros((d, d))
         root = self.width * self.prior.root if self.given else square
         known = self.prior.mean, root, square, np.zeros(d), (0.0, 0.0, 0.0), 0.0, Past.empty(d), 0.0
-        return Estimate(*known, 0.0, not self.levels.learned, (0.0, 0.0, 0.0))
+        metrics = np.eye(d), np.eye(d), 0, False
+        return Estimate(*known, 0.0, not self.levels.learned, (0.0, 0.0, 0.0), *metrics)
 
     def __call__(self, last: Estimate, sums: NoisyBatch, ends: Sequence[int]) -> Estimate:
         at = self.levels.at(last.level)
@@ -89,11 +105,17 @@ class Refit:
         # rewards of half the largest variance
         n_0 = (unit_g * std / c) ** 2 * 8.0 * len(theta) / (high - low) ** 2
         weight = 1.0 / (1.0 + n_0 / sums.users)
+        # M and m are in the metric in which their records were formed, of θ' = A⁻¹θ
+        A = last.metric_of(len(ends) - 1)
+        inverse = np.linalg.inv(A)
+        seen = inverse @ theta
 
         # before anything is known e is 0, unless there is a prior
         guessed = bool(last.H.any()) or self.given
-        squares = last.squares + (float(theta @ M @ theta) if guessed else 0.0)
+        squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
         slope, secant = last.past.slopes(record, squares, ends) if guessed else record.slopes(0.0)
+        residual = m - secant * M @ seen
+        M, m = inverse @ M @ inverse, inverse @ m
         H = last.H + weight * slope * M
         b = last.b + weight * (m - (secant - slope) * (M @ theta))
         of_H, of_secants, of_b = (
@@ -102,23 +124,31 @@ class Refit:
         )
         noise_H, noise_secants, noise_b = math.sqrt(of_H) / a, math.sqrt(of_secants) / a, math.sqrt(of_b) / c
 
-        eigenvalues, U = np.linalg.eigh(H)
+        eigenvalues, U = np.linalg.eigh(A @ H @ A)
         eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
-        length = min(float(theta @ theta), S**2) if guessed else 0.25 * S**2
+        length = min(float(seen @ seen), S**2) if guessed else 0.25 * S**2
         # b − Hθ has the noise of Σω_jρ_jM_jθ: as (ρ − γ)Mθ is taken from b, and γMθ by H
         variances = errors(eigenvalues, noise_secants, noise_b, length, record.chance)
-        known = weighed(eigenvalues, variances, U, U.T @ b, self.prior, S)
+        known = weighed(eigenvalues, variances, inverse @ U, U.T @ A @ b, self.prior, S)
 
         # look around, most where information stands still
         since, earlier, _ = last.past.before(0.55 * rounds)
         f = np.ones(len(theta))
         if earlier.any():
-            growth = np.einsum("ij,ij->j", U, (H - earlier) @ U)
+            growth = np.einsum("ij,ij->j", U, A @ (H - earlier) @ A @ U)
             f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise_H)
-        root = known.root @ (U * (self.width * np.sqrt(np.maximum(f, _LEAST))))
+        widths = U * (self.width * np.sqrt(np.maximum(f, _LEAST)))
+        root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ widths
+        metric, later, turn, settled = last.metric, last.later, last.turn, last.settled
+        if not settled and turn <= len(ends):  # else one waits for its first batch
+            metric, (later, settled) = later, relearned(eigenvalues, U, A, known.mean, noise_H)
+            turn = self.schedule.batch(rounds + self.schedule.lag - 1) + 1
+        shape = metric, later, turn, settled
+        if not np.array_equal(A, ahead := later if turn <= len(ends) else metric):
+            H, b = carried(A, ahead, H, b)
         past = last.past.followed_by(rounds, H, squares)
-        variance = (unit_g * std / c) ** 2 + (secant * unit_w * std / a) ** 2 * float(theta @ theta)
-        found = misfit(m - secant * M @ theta, theta, variance, sums.users, record.B) if last.levelled else 0.0
+        variance = (unit_g * std / c) ** 2 + (secant * unit_w * std / a) ** 2 * float(seen @ seen)
+        found = misfit(residual, seen, variance, sums.users, record.B) if last.levelled else 0.0
         level, levelled, deviations = last.level, last.levelled, last.deviations
         if not levelled:
             total, noise = sums.level
@@ -130,13 +160,14 @@ class Refit:
             )
             level, levelled = self.levels.moved(last.level, total, math.sqrt(variance), counted)
             if level != last.level and (last.level or lopsided(b, noise_b, counted * record.B**2)):
-                return replace(self._anew(rounds), level=level, levelled=levelled, deviations=deviations)
+                moved = replace(self._anew(rounds), level=level, levelled=levelled, deviations=deviations)
+                return replace(moved, metric=metric, later=later, turn=turn, settled=settled)
             # the weights of earlier records, at the new level
             flatter = self.levels.at(level).units[0] / unit_w
             H, squares, of_H, of_secants = flatter * H, flatter * squares, flatter**2 * of_H, flatter**2 * of_secants
             past = replace(past, H=flatter * past.H, squares=flatter * past.squares)
         history = H, b, (of_H, of_secants, of_b), squares, past
-        return Estimate(known.mean, root, *history, found, level, levelled, deviations)
+        return Estimate(known.mean, root, *history, found, level, levelled, deviations, *shape)
 
     def _anew(self, rounds: int) -> Estimate:
         """As at the start, after so many rounds."""

@@ -35,13 +35,18 @@ KINDS = list(FORMED)
 ALL = [(kind, pair) for kind in KINDS for pair in (OPPOSITE, ANOTHER[kind])]
 
 
-def lower_bound(monkeypatch, kind, pair, bits: float, trials: int) -> tuple[audit.LowerBound, float]:
-    """From the sums of the first batch; the other users of it never get a reward. Also the claim."""
+def lower_bound(monkeypatch, kind, pair, bits: float, trials: int, A=None) -> tuple[audit.LowerBound, float]:
+    """From the sums of the first batch; the other users of it never get a reward. Also the claim.
+
+    With A, that is the metric of the batch.
+    """
     known = {"budget": BUDGET, "horizon": USERS + 1, "growth": 10.0, "first_batch": USERS}
     policy = kind(2, **known, rng=np.random.default_rng(20))
     (protocol,) = policy.sums.batches.protocols
     protocol = replace(protocol, noise_bits=math.ceil(bits * protocol.noise_bits))
     policy.sums.batches.protocols[0] = protocol
+    if A is not None:
+        policy.public = replace(policy.public, later=A)
     start_again = rewinder(policy)
     collected: list[np.ndarray] = []
     original = Analyzer.decode
@@ -63,6 +68,9 @@ def lower_bound(monkeypatch, kind, pair, bits: float, trials: int) -> tuple[audi
 
     def record(first) -> np.ndarray:
         x, (weight, rate), (a, c) = np.array(first[0]), FORMED[kind], policy.sums.scales
+        if A is not None:
+            assert np.linalg.norm(A @ x) == pytest.approx(1.0)  # so that ψ is 1, as it is without A
+            x = A @ x
         formed = np.concatenate([a * weight * svec(np.outer(x, x)), c * (first[1] - rate) * x])
         if kind is ShuffleLinUCB:
             return formed
@@ -84,6 +92,23 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, kind, pair):
     bound, claim = lower_bound(monkeypatch, kind, pair, 1.0, 252)
     bound.check(claim)
     assert bound.epsilon >= 0.1 * claim  # and the audit is not blind
+
+
+def test_one_round_shows_no_more_in_another_metric(monkeypatch):
+    A = np.array([[0.8, 0.6], [0.6, 1.5]])
+    bound, claim = lower_bound(monkeypatch, ShuffleOnePassGLM, OPPOSITE, 1.0, 252, A)
+    bound.check(claim)
+    assert bound.epsilon >= 0.1 * claim
+
+
+def test_a_record_that_is_cut_before_the_metric_is_refused():
+    """A device that forms its record of x and maps it then would send up to ‖A‖² times as much."""
+    policy = ShuffleOnePassGLM(2, budget=BUDGET, horizon=3, first_batch=2, rng=np.random.default_rng(20))
+    x = np.array([0.6, 0.8])
+    pair = policy.record.levels.base.weigh(x, 0.0, 1.0)
+    policy.sums.add(x, *pair, 0)
+    with pytest.raises(ValueError, match=r"‖x‖² must be from 0"):
+        policy.sums.add(np.diag([3.0, 1.0]) @ x, *pair, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

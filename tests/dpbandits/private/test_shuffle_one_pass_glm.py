@@ -8,9 +8,11 @@ from exact_batches import recorded
 from regret import ball, regret_of
 
 from accounting import Budget
-from dpbandits.lab.environments import LinearBernoulli
+from dpbandits.lab.environments import LinearBernoulli, UnitLinear
 from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import OnePassPrivateGLM, ShuffleOnePassGLM
+from dpbandits.private.parts import one_pass_batches
+from dpbandits.private.parts.cold_start import clarity
 from dpbandits.private.parts.noisy_estimate import shrunken_eigenvalues
 from dpkit.geometry import smat, svec
 from dpkit.models.links import get_link
@@ -32,7 +34,7 @@ def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> ShuffleOne
 @pytest.mark.parametrize("link", LINKS)
 def test_a_record_is_formed_at_the_released_parameter(monkeypatch, link):
     records = recorded(monkeypatch)
-    rng, policy = np.random.default_rng(1), policy_with(link, horizon=120, first_batch=10, theta_bound=2.0)
+    rng, policy = np.random.default_rng(1), policy_with(link, horizon=120, first_batch=10, growth=1.7, theta_bound=2.0)
     L, c = get_link(link).at(0.5), 0.5
     e = np.linspace(-2.0, 2.0, 100_000)  # without 0
     secants = (L.mean(e) - c) / e
@@ -40,8 +42,9 @@ def test_a_record_is_formed_at_the_released_parameter(monkeypatch, link):
     lowest = max(secants.min(), 0.2 * highest)
     for _ in range(100):
         decision = policy.select(ball(rng, 4, 3))
-        r, x, e = float(rng.random()), decision.arm, float(decision.arm @ policy.theta)
-        psi = min(1 / np.linalg.norm(x), 2.0)
+        r, e = float(rng.random()), float(decision.arm @ policy.theta)
+        x = policy.public.metric_of(policy.releases) @ decision.arm
+        psi = min(1 / np.linalg.norm(x), 1 / np.linalg.norm(x) ** 2, 2.0)
         w = psi * np.clip((L.mean(e) - c) / e if e else L.derivative(0.0), lowest, highest)
         g = psi * (r - c)
         policy.update(decision, r)
@@ -89,6 +92,73 @@ def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch):
     axes = np.linalg.eigvalsh(policy.public.root @ policy.public.root.T)
     assert (axes >= 0.1 * 0.36 / precision.max() * (1 - 1e-9)).all()
     assert (axes <= 0.36 / precision.min() * (1 + 1e-9)).all()
+
+
+# --------------------------------------------------------------------------------------------- metric
+
+
+def shared(rng: np.random.Generator) -> np.ndarray:
+    """Four arms (1, z)/√2, which share a constant."""
+    return np.concatenate([np.ones((4, 1)), ball(rng, 4, 4)], axis=1) * 0.999 * 0.5**0.5
+
+
+def test_the_metric_shortens_what_all_arms_share_and_a_state_keeps_it(tmp_path):
+    """ε = 4, arms (1, z)/√2: the constant has half of every squared length."""
+    rng, policy = np.random.default_rng(0), policy_with("linear", 5, 600, budget=Budget(4.0, 1e-5), theta_bound=1.0)
+    for _ in range(500):
+        policy.update(policy.select(shared(rng)), float(rng.random()))
+    A = policy.public.metric_of(policy.releases).diagonal()
+    assert A[0] < 0.75 * A[1:].min()
+    policy.save(tmp_path / "p")
+    again = ShuffleOnePassGLM.load(tmp_path / "p")
+    np.testing.assert_array_equal(again.public.metric_of(again.releases).diagonal(), A)
+
+
+def test_all_records_of_a_batch_are_formed_in_one_metric_where_batches_wait_for_rewards(monkeypatch):
+    """A release comes 25 rounds after its batch, in the middle of the next, and its metric is that of the one after."""
+    used: dict[int, set[bytes]] = {}
+    policy = policy_with("linear", 5, 600, budget=Budget(4.0, 1e-5), theta_bound=1.0, first_batch=40, delay=25)
+    rng, waiting, add = np.random.default_rng(0), [], policy.sums.add
+
+    def noted(v, w, g, batch, deviation):
+        used.setdefault(batch, set()).add(policy.public.metric_of(batch).tobytes())
+        add(v, w, g, batch, deviation)
+
+    monkeypatch.setattr(policy.sums, "add", noted)
+    for _ in range(600):
+        waiting.append(policy.select(shared(rng)))
+        if len(waiting) > 20:
+            policy.update(waiting.pop(0), float(rng.random()))
+    assert len(used) >= 4
+    assert all(len(metrics) == 1 for metrics in used.values())
+    assert len({min(metrics) for metrics in used.values()}) >= 3
+    assert used[0] == used[1] == {np.eye(5).tobytes()}
+
+
+def test_the_metric_saves_regret_where_arms_share_a_constant(monkeypatch):
+    """ε = 1, the same three seeds. On 32 seeds, T = 10,000, the ratio was 0.79 ± 0.01."""
+
+    def regret() -> float:
+        make = {"p": lambda rng: ShuffleOnePassGLM(5, "linear", budget=Budget(1.0, 1e-4), horizon=3000, theta_bound=1.0,
+                                                   reward_range=(0, 1), rng=rng)}  # fmt: skip
+        results = simulate(make, UnitLinear(), rounds=3000, seeds=range(500, 503), progress=False)
+        return float(results.table()[0]["regret"])
+
+    learned = regret()
+    monkeypatch.setattr(one_pass_batches, "relearned", lambda eigenvalues, U, metric, theta, noise: (metric, False))
+    assert learned < 0.9 * regret()
+
+
+def test_the_first_batch_is_as_long_as_its_noise_asks_for():
+    """In proportion to the noise, so that ε = 0.5 takes about twice as many rounds as ε = 1; 8d where that is more."""
+    first = {e: policy_with(dim=5, horizon=100_000, budget=Budget(e, 1e-5)).first_batch for e in (0.5, 1.0, 8.0)}
+    assert first[8.0] == 40
+    assert 1.8 * first[1.0] < first[0.5] < 2.0 * first[1.0]
+    told = policy_with(dim=5, horizon=100_000)
+    std, (a, c), secant = told.sums.batches.noise_std(0), told.sums.scales, told.record.levels.base
+    assert clarity(5, first[1.0], secant.W, told.theta_bound, std / c, std / a) == pytest.approx(1.25, rel=0.03)
+    assert policy_with(dim=5, horizon=100_000, prior=([0.0] * 5, 1.0)).first_batch == 40
+    assert policy_with(dim=5, horizon=1000).first_batch == 50
 
 
 # --------------------------------------------------------------------------------------------- batches and users

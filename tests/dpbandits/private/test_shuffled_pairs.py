@@ -155,7 +155,7 @@ def test_a_saved_state_holds_randomized_counts_and_no_arms_of_closed_batches(tmp
     adjacency=st.sampled_from(["replace", "zero_out"]),
 )
 def test_no_two_records_of_a_user_are_farther_apart_than_declared(kind, seed, share, adjacency):
-    """Any two arms and rewards, or none at all, at any released parameter: of each policy forty pairs."""
+    """Any two arms and rewards, or none at all, at any released parameter and metric: of each policy forty pairs."""
     (cls, link), rng = kind, np.random.default_rng(seed)
     d, budget = int(rng.integers(1, 4)), Budget(1.0, 1e-5, adjacency=adjacency)
     more = {"link": link, "gradient_share": share} if link else {"reward_share": share, "reward_range": (-1.0, 2.0)}
@@ -165,7 +165,11 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(kind, seed, sh
     sent: list[np.ndarray] = []
     policy.sums.batches.add = lambda row, batch: sent.append(policy.sums.records(row[None])[0])
     for pair in range(40):
-        policy.public = replace(policy.public, theta=rng.standard_normal(d) * rng.choice([0.0, 1.0, 3.0]))
+        known = {"theta": rng.standard_normal(d) * rng.choice([0.0, 1.0, 3.0])}
+        if cls is ShuffleOnePassGLM and pair:
+            root = rng.standard_normal((d, d)) * 10.0 ** rng.integers(-2, 3)
+            known["later"] = root @ root.T + 1e-3 * np.eye(d)
+        policy.public = replace(policy.public, **known)
         x = rng.standard_normal(d)
         for y in (x, -x if pair % 2 else rng.standard_normal(d)):
             y = y / (max(1.0, np.linalg.norm(y)) if pair % 4 else np.linalg.norm(y))
@@ -178,7 +182,7 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(kind, seed, sh
 @pytest.mark.parametrize(("kind", "accountant"), [(ShuffleOnePassGLM, None), (ShuffleLinUCB, "gdp")])
 def test_the_run_costs_what_its_dearest_batch_costs(kind, accountant):
     ledger = Ledger(BUDGET)
-    policy = made(kind, ledger=ledger, base_rate=0.5)
+    policy = made(kind, ledger=ledger, growth=1.7, base_rate=0.5)
     (row,) = ledger.rows()
     assert row.label == policy.label
     assert row.simulation
