@@ -78,7 +78,7 @@ _FIRST_OPEN = 2 * int(np.count_nonzero(_START >= 0))
 _LAST_BOX = int(np.flatnonzero(_ORDER == _TAIL_BOX)[0])  # the tail's
 _SIDES, _AFTER_SIDES = np.uint64(2 * _BOXES - 1), np.uint64(13)
 # up to so many values take one round, with some to spare; more take one round by blocks, and another for the rejected
-_SHORT, _LONG = 1 << 11, 1 << 14
+_SHORT, _LONG = 1 << 12, 1 << 15
 
 
 def normal_steps(bits: int, out: NDArray[np.int64], rng: np.random.Generator) -> None:
@@ -145,13 +145,13 @@ def scaled_normals(sigma: float, out: NDArray[np.int64], rng: np.random.Generato
     if out.size <= _SHORT:
         # 95 in 100 are kept: of so many more there are hardly ever too few, and the first are as good as any
         trials = np.empty(out.size + out.size // 8 + 8, np.int64)
-        rejected = scaled_trials(sigma, trials, np.empty((3, trials.size)), rng)
+        rejected = scaled_trials(sigma, trials, np.empty((2, trials.size)), rng)
         kept = np.delete(trials, rejected)[: out.size]
         out[: kept.size] = kept
         if kept.size < out.size:
             scaled_normals(sigma, out[kept.size :], rng)
         return
-    work = np.empty((3, min(_LONG, out.size)))
+    work = np.empty((2, min(_LONG, out.size)))
     parts = ((start, out[start : start + _LONG]) for start in range(0, out.size, _LONG))
     again = np.concatenate([start + scaled_trials(sigma, part, work[:, : part.size], rng) for start, part in parts])
     more = np.empty(again.size, np.int64)
@@ -162,25 +162,25 @@ def scaled_normals(sigma: float, out: NDArray[np.int64], rng: np.random.Generato
 def scaled_trials(
     sigma: float, out: NDArray[np.int64], work: NDArray[np.float64], rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """One trial for each entry of ``out``; the indices of those that were rejected. ``work`` (3, n) is overwritten.
+    """One trial for each entry of ``out``; the indices of those that were rejected. ``work`` (2, n) is overwritten.
 
     Of a word the last 13 bits are a side and a box, and the others the first 51 digits of U, or of 1 − U on the left.
     """
     words = random_words(rng, out.size)
-    sides, place, nearest = work[0].view(np.int64), work[1], work[2]
+    sides, place = work[0].view(np.int64), work[1]
     np.bitwise_and(words, _SIDES, out=sides.view(np.uint64))
     np.right_shift(words, _AFTER_SIDES, out=out.view(np.uint64))
-    np.copyto(place, out)
     # 2⁵⁶·x; indices are in range, and only where it is told to cut them does numpy write without a copy
-    place += _ENDS.take(sides, out=nearest, mode="clip")
+    _ENDS.take(sides, out=place, mode="clip")
+    place += out
+    # near a curve, and not below it for certain
     open_: NDArray[np.intp] = (sides >= _FIRST_OPEN).nonzero()[0]
-    x = place[open_]
+    boxes, x = sides[open_] >> 1, place[open_]
+    nearest = work[0]  # in the place of the sides
     place *= sigma * _UNIT
     np.rint(place, out=nearest)
     np.copyto(out, nearest, casting="unsafe")
     place -= nearest
-    # near a curve, and not below it for certain
-    boxes = sides[open_] >> 1
     heights = random_words(rng, open_.size)
     x *= _UNIT
     margin = (heights >> np.uint64(1)).view(np.int64) * (_HEIGHT * 2.0**-63)

@@ -195,7 +195,12 @@ class Released:
 
     def values(self) -> NDArray[np.float64]:
         """The parameters that were copied last, as one vector."""
-        return np.concatenate([p.detach().double().cpu().numpy().ravel() for p in self._own])
+        found = np.empty(sum(p.numel() for p in self._own))
+        start = 0
+        for p in self._own:
+            found[start : start + p.numel()] = p.detach().double().cpu().numpy().ravel()
+            start += p.numel()
+        return found
 
     def restore(self, x: NDArray[np.float64]) -> None:
         """Give these parameters to the module, and to the one that is trained."""

@@ -237,7 +237,7 @@ def box_trials(scale):
     """Trials of boxes with integers by shifts, for whole ``scale``, and in double precision otherwise."""
     if isinstance(scale, int):
         return 12, lambda out, rng: _boxes._trials(scale.bit_length() - 1, out, rng)
-    return 13, lambda out, rng: _boxes.scaled_trials(scale, out, np.empty((3, out.size)), rng)
+    return 13, lambda out, rng: _boxes.scaled_trials(scale, out, np.empty((2, out.size)), rng)
 
 
 @pytest.mark.parametrize(("near", "high"), [(4, 4), pytest.param(5, 6, marks=pytest.mark.slow)])
@@ -278,7 +278,7 @@ def test_the_left_side_of_boxes_is_the_right_one_reflected():
     found = []
     for given in (words, flipped):
         out = np.empty(given.size, np.int64)
-        out[_boxes.scaled_trials(1e5 / 3, out, np.empty((3, out.size)), Words(given, further=2**62))] = REJECTED
+        out[_boxes.scaled_trials(1e5 / 3, out, np.empty((2, out.size)), Words(given, further=2**62))] = REJECTED
         found.append(out)
     kept = found[0] != REJECTED
     np.testing.assert_array_equal(kept, found[1] != REJECTED)
