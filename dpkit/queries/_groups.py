@@ -66,7 +66,7 @@ def fitting_keys(found: NDArray[Any], keys: list[Any]) -> list[Any]:
     texts = [isinstance(key, str) for key in keys]
     if found.dtype.kind in "iuf" and any(texts):
         raise TypeError(f"keys must be numbers, as the column is, got {keys[texts.index(True)]!r}")
-    if not all(texts) and set(map(type, found.tolist())) == {str}:
+    if not all(texts) and found.dtype.kind in "OUST" and all(isinstance(label, str) for label in found.flat):
         raise TypeError(f"keys must be texts, as the column is, got {keys[texts.index(False)]!r}")
     return keys
 

@@ -25,28 +25,50 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _NONE = np.iinfo(np.int64).max
 # up to so many rows of a person the smallest are found one after another, and by sorting beyond
 _FEW = 16
+_BLOCK = 1 << 14
 
 
 def linear(pieces: Sequence[_WHOLE | None], form: Sequence[int]) -> _WHOLE:
     """The linear form of ``bounded.Key``, in numpy; None is 0."""
-    total: Any = form[0]
-    for piece, a in zip(pieces, form[1:], strict=False):
-        if piece is not None:
-            product = piece * a
-            # below 2³², and the same modulo 2³¹ − 1
-            total = total + (product & PRIME)
-            product >>= 31
-            total += product
-    return np.asarray(total % PRIME, np.int64)
+    known = [(piece, a) for piece, a in zip(pieces, form[1:], strict=False) if piece is not None]
+    out = np.full(known[0][0].size, form[0])
+    for block in _blocks(out):
+        total = out[block]
+        for piece, a in known:
+            total += _folded(piece[block] * a)  # of a product below 2⁶², a number below 2³²
+        _residue(_folded(total))
+    return out
 
 
 def mixed(t: _WHOLE, polynomial: Sequence[int]) -> _WHOLE:
     """The polynomial of ``bounded.Key``, in numpy."""
-    out: Any = polynomial[0]
-    for coefficient in polynomial[1:]:
-        out = out * t + coefficient
-        out = ((out & PRIME) + (out >> 31)) % PRIME
-    return np.asarray(out, np.int64)
+    out = np.full(t.size, polynomial[0])
+    for block in _blocks(out):
+        h, place = out[block], t[block]
+        for coefficient in polynomial[1:]:
+            h *= place
+            h += coefficient
+            _folded(_folded(h))
+        _residue(h)
+    return out
+
+
+def _blocks(column: _WHOLE) -> Iterator[slice]:
+    """Parts whose steps stay in the processor's cache."""
+    return (slice(start, start + _BLOCK) for start in range(0, column.size, _BLOCK))
+
+
+def _folded(x: _WHOLE) -> _WHOLE:
+    """The same modulo 2³¹ − 1, in place and without division: below 2³³ of x < 2⁶³, at most 2³¹ + 2 of x < 2³³."""
+    high = x >> 31
+    x &= PRIME
+    x += high
+    return x
+
+
+def _residue(x: _WHOLE) -> None:
+    """The least residue of what is below 2³² − 2, in place."""
+    np.subtract(x, PRIME, out=x, where=x >= PRIME)
 
 
 def pieces_of(whole: _WHOLE) -> list[_WHOLE | None]:

@@ -15,7 +15,7 @@ from accounting import Budget, Ledger
 from dpkit import queries
 from dpkit.queries import _rows
 from dpkit.queries._units import Share
-from dpkit.queries.engines import bounded
+from dpkit.queries.engines import bounded, parts
 
 duckdb = pytest.importorskip("duckdb")
 pl = pytest.importorskip("polars")
@@ -365,3 +365,20 @@ def test_spark_adds_up_the_same_whole_numbers(sources, tmp_path):
                 assert np.array_equal(personal(others["file"], how, person), personal(data, how, person)), how
     finally:
         spark.stop()
+
+
+WORDS = st.sampled_from([1, 2, 2**30, parts.PRIME - 2, parts.PRIME - 1]) | st.integers(1, parts.PRIME - 1)
+PIECES = st.none() | st.lists(st.sampled_from([0, 1, parts.PRIME - 1, parts.PRIME]), min_size=3, max_size=3)
+
+
+@given(st.lists(PIECES, max_size=47), st.lists(WORDS, min_size=52, max_size=52))
+def test_hashes_of_numpy_are_those_of_whole_numbers_without_bound(others, words):
+    """At the ends of what 64 bits hold, too."""
+    form, polynomial, pieces = words[:48], words[48:], [[parts.PRIME, 0, 5], *others][:47]
+    places = parts.linear([None if piece is None else np.array(piece, np.int64) for piece in pieces], form)
+    told = [sum(a * piece[i] for piece, a in zip(pieces, form[1:], strict=False) if piece) + form[0] for i in range(3)]
+    assert places.tolist() == [place % parts.PRIME for place in told]
+    wanted = [sum(a * t ** (3 - k) for k, a in enumerate(polynomial)) % parts.PRIME for t in places.tolist()]
+    assert parts.mixed(places, polynomial).tolist() == wanted
+    # block by block
+    assert np.array_equal(parts.mixed(np.resize(places, 40_000), polynomial), np.resize(wanted, 40_000))
