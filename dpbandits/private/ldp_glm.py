@@ -9,6 +9,12 @@ last published and g = clip(r − c₀, ±B), randomized. The server adds the me
 that policy does (``private.parts.one_pass``): no message is looked at twice. Devices play
 argmax xᵀ(θ + β·U diag(√(f/p))ξ), with ξ of their own. The first rounds play the best arm in random directions.
 
+Where no base rate is stated the level of rewards is learned, which takes few messages of its own: a message about one
+number tells as much as some twenty of which it is one coordinate. Of early rounds some are asked for
+(r − middle)/(high − low) in place of their record, by round number: one in two of the first batch, until they are
+enough (52 at ε = 1, 12 at 4), and then one in four until it is clear whether rewards are far below the middle.
+``private.parts.records.Levels`` says what is made of the answers.
+
 Randomizers
 -----------
 * ``"sphere"``: that of Duchi, Jordan & Wainwright (2018), pure ε-DP;
@@ -23,15 +29,22 @@ Guarantee
 ---------
 * Unit: one round, that is its user's arm set and reward. Neighbours: one user's round differs ("replace"), or its
   record is the null one ("zero_out"; for sphere and cap at the price of "replace").
-* What leaves a device is the randomized record and nothing else. Scaled to (a·svec(w·x xᵀ), c·γ·x) with w = ψs and
-  γ = ψg, 0 ≤ w‖x‖² ≤ W and |γ|·‖x‖ ≤ B as s and g are cut and ψ‖x‖ ≤ 1 (always), two records are at most
-  ``dpkit.geometry.pair_sensitivity(a, W, c, B)`` apart and none is longer than √(a²W² + c²B²). So each message meets
-  the budget by itself, against a server that is not trusted, all other users, and whoever sees the messages.
+* What leaves a device is the randomized record, or number, and nothing else. Scaled to (a·svec(w·x xᵀ), c·γ·x) with
+  w = ψs and γ = ψg, 0 ≤ w‖x‖² ≤ W and |γ|·‖x‖ ≤ B as s and g are cut, at every level, and ψ‖x‖ ≤ 1 (always), two
+  records are at most ``dpkit.geometry.pair_sensitivity(a, W, c, B)`` apart and none is longer than √(a²W² + c²B²).
+  Two numbers are at most 1 apart, and none is more than ½ from the null number 0. They have the same price: they are
+  sent by randomized response with the ε of sphere and cap, or with Gaussian noise of the same multiplier. So each
+  message meets the budget by itself, against a server that is not trusted, all other users, and whoever sees the
+  messages.
+* Of which kind a message is follows from the round's number and from what had been released when it is sent, thus from
+  messages of others: arms, rewards and whether there is a reward have no part in it.
 * Each user sends one message: users compose in parallel, and the ledger holds the cost of one message, recorded when
   the policy is made. Later users' messages depend on earlier ones (sequential interaction); that costs nothing, since θ
   and the root are post-processing of messages.
 * Not protected: whether and when a device sends. Where a reward's arrival is itself private, a device must send at a
-  time that does not depend on it, a record of zeros if there is no reward.
+  time that does not depend on it, and if there is no reward the null message of the kind that is due: a record of
+  zeros, or the number 0, the middle of the range, randomized as any other (``Record``). It is as close to every other
+  message as these are to each other.
 * It holds for the program as it runs: Gaussian messages are on a lattice, with exact noise. A message from the sphere
   is one float vector or its negative, and which of the two is chosen with the stated odds, whatever the rounding; one
   from a cap is a vector drawn without regard to the record (:mod:`dpkit.moments.local`).
@@ -65,7 +78,14 @@ from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.records import Levels, SecantRecord, balanced_share, never_cut
+from dpbandits.private.parts.records import (
+    Asked,
+    Levels,
+    balanced_share,
+    begins_in_the_middle,
+    never_cut,
+    with_level,
+)
 from dpkit.geometry import smat, svec
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior
@@ -84,13 +104,25 @@ _BEFORE = 0.5
 
 @dataclass(frozen=True)
 class Record:
-    """(x, ψs, ψg) on the device, at the θ in force."""
+    """(x, ψs, ψg) on the device, at the θ and the level in force; or how far the reward is from the middle.
 
-    secant: SecantRecord
+    Without a reward it is the null record, or the null number, of the same kind as if one had come.
+    """
 
-    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float]:
+    levels: Levels
+    asked: Asked
+
+    def __call__(
+        self, pending: Pending, reward: float | None, public: Estimate
+    ) -> tuple[Array, float, float, float | None]:
         x = pending.arm
-        return x, *self.secant.weigh(x, float(x @ public.theta), reward)
+        # of which kind the message is follows from the round's number and the public half alone
+        asked = not public.levelled and self.asked(pending.round, public.level)
+        if reward is None:
+            return x, 0.0, 0.0, 0.0 if asked else None
+        if asked:
+            return x, 0.0, 0.0, self.levels.deviation(reward)
+        return x, *self.levels.at(public.level).weigh(x, float(x @ public.theta), reward), None
 
 
 class LDPGLM(PrivatePolicy[Estimate]):
@@ -107,7 +139,7 @@ class LDPGLM(PrivatePolicy[Estimate]):
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
-        S ≥ ‖θ‖.
+        S ≥ ‖θ‖, which the level of rewards is not part of.
     randomizer : {"sphere", "cap", "gaussian"}, optional
         See the module. By default the one with the least variance.
     growth : float
@@ -127,9 +159,10 @@ class LDPGLM(PrivatePolicy[Estimate]):
     ridge : float
         Precision of the prior of θ, times S²/d.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
-        :class:`dpbandits.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (by default learned where
+        rewards are well below the middle of their range; not for counts), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see :class:`dpbandits.PrivatePolicy`, also for
+        errors.
 
     Examples
     --------
@@ -151,9 +184,11 @@ class LDPGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["local"]] = "local"
     by_rows = True
     prices_persons = True
-    choices_read = ("theta", "root")
+    choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate", "clip": "stated_clip"}
     rule: PosteriorRule
     refit: Refit
+    record: Record
 
     def __init__(
         self,
@@ -181,14 +216,16 @@ class LDPGLM(PrivatePolicy[Estimate]):
         self.first_batch = first_length(first_batch, max(4 * dim, T // 100), T)
         self.growth = growth
         self.schedule = Schedule.batches(T, self.first_batch, growth)
-        levels = Levels(self.link, S, (low, high), clip, False)
-        secant = levels.base
-        self.clip, W = secant.B, secant.W
+        self.stated_clip = clip
+        learns = begins_in_the_middle(self) and len(self.schedule.ends) > 0
+        levels = Levels(self.link, S, (low, high), clip, learns, 0.0, T // 5)
+        self.clip, W = levels.base.B, levels.base.W
         self.exploration, width = checked_exploration(exploration)
+        if learns and exploration == "inverse_gap":
+            self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
 
-        self.record = Record(secant)
         known: dict[str, Any] = {
             "budget": budget,
             "rng": self.rng,
@@ -202,7 +239,8 @@ class LDPGLM(PrivatePolicy[Estimate]):
             self.sums = PairMessages(dim, W, self.clip, share, **known)
         self.gradient_share = share
         self.randomizer = self.sums.randomizer
-        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, False)
+        self.record = Record(levels, Asked.of(self.first_batch, self.sums.number_std, T))
+        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, False, learns)
         # every message has noise of its own: what H and b tell of a batch is in no other metric
         prior, alike = Prior.of(None, dim, self.ridge * dim / S**2, S), np.ones((dim, dim))
         self.refit = Refit(levels, S, prior, False, width, alike, T, None, False)
@@ -214,8 +252,15 @@ class LDPGLM(PrivatePolicy[Estimate]):
         """θ as released."""
         return self.public.theta
 
+    @property
+    def level(self) -> float:
+        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
+        return self.public.level
+
     def found(self) -> Found:
-        return found_along(self.public.theta, self.public.covariance, self.refit.prior, never_cut(self))
+        # where the level has moved, a stated clip is another one
+        cut = never_cut(self) if self.stated_clip is None else None
+        return found_along(self.public.theta, self.public.covariance, self.refit.prior, cut)
 
     def resume(self, saved: Any) -> None:
         names = ("sums", "messages")
@@ -225,6 +270,10 @@ class LDPGLM(PrivatePolicy[Estimate]):
             saved = {**rest, "sums": {name: saved[name] for name in names}}
         if isinstance(saved, Mapping) and "uncertainty" in dict(saved.get("public", {})):
             saved = self._of_tangents(saved)
+        if not self.record.levels.learned:
+            saved = with_level(saved, level=0.0, levelled=True)
+            if isinstance(saved, Mapping) and isinstance(saved.get("sums"), Mapping):
+                saved = {**saved, "sums": {"told": 0.0, "numbers": 0} | dict(saved["sums"])}
         super().resume(saved)
 
     def _of_tangents(self, saved: Mapping[str, Any]) -> dict[str, Any]:

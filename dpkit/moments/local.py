@@ -1,5 +1,7 @@
 """Sums of records that every user randomizes itself: nobody sees more of a record than one noisy message.
 
+Pairs of moments are randomized by one of three:
+
 * ``"sphere"``: the ℓ₂ mechanism of Duchi, Jordan & Wainwright (2018), "Minimax Optimal Procedures for Locally Private
   Estimation", section 4.2.3. A record v of length at most ϱ becomes ±ϱv/‖v‖, + with probability ½ + ‖v‖/(2ϱ); the
   message is uniform on the half of a sphere around it with probability e^ε/(1 + e^ε), else on the other half. The
@@ -11,6 +13,10 @@
   These differ by the factor e^ε at most, and a mixture over u does not widen that. h is what makes the message
   shortest, among caps with q ≥ 1/256; at h = 0 it is the sphere of before.
 * ``"gaussian"``: the record plus Gaussian noise, calibrated to its joint L2 sensitivity.
+
+A user may be asked for a number in [−½, ½] in place of its pair, by a rule in which neither has a part. It sends a
+report by randomized response at the same ε (:mod:`dpkit.moments.reports`), or, where pairs are Gaussian, the number
+plus Gaussian noise of the same multiplier: both kinds of message have one price.
 
 Gaussian messages are on a lattice, with exact noise. A message from the sphere is one float vector or its negative, and
 which of the two is chosen with the stated odds, whatever the rounding. One from a cap is a vector that was drawn
@@ -35,6 +41,7 @@ from dpkit.geometry import pair_sensitivity, smat
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charge
 from dpkit.moments.pairs import NoisyPair, PairBounds, pair_scales
+from dpkit.moments.reports import Reports
 from dpkit.states import entries
 
 if TYPE_CHECKING:
@@ -57,8 +64,10 @@ class PairMessages:
 
     Privacy. Adjacency: the budget's, "replace" or "zero_out" (for the sphere at the price of "replace"). Unit: one
     user's record, or all m of a person. Sensitivity: scaled to (a·svec(w·x xᵀ), c·g·x), two records are at most
-    ``dpkit.geometry.pair_sensitivity(a, W, c, B)`` apart and none is longer than √(a²W² + c²B²). Cost: ``cost``, that
-    of a user's own messages; each meets the budget by itself, against everybody who sees it.
+    ``dpkit.geometry.pair_sensitivity(a, W, c, B)`` apart and none is longer than √(a²W² + c²B²); two numbers are at
+    most 1 apart, and none is farther than ½ from 0, the null number. Cost: ``cost``, that of a user's own messages;
+    each meets the budget by itself, against everybody who sees it, of whichever kind it is. Which kind that is is not
+    protected: it must not depend on any record.
 
     Parameters
     ----------
@@ -90,6 +99,8 @@ class PairMessages:
         The length that no scaled record passes.
     std : float
         Of the noise in one coordinate of a message (the sphere's is at most its root mean square).
+    number_std : float
+        Of the noise in a number of ±½; in one between the ends there is more where it is a report, by its rounding.
     radius : float
         Of the sphere.
     height : float
@@ -116,7 +127,7 @@ class PairMessages:
     ((2, 2), (2,), 'cap', PureDP(epsilon=1.0...))
     """
 
-    _KEPT = ("sums", "messages", "released")
+    _KEPT = ("sums", "messages", "released", "told", "numbers")
 
     def __init__(
         self,
@@ -165,25 +176,36 @@ class PairMessages:
             noise_multiplier=z, sensitivity=gaussian / z, adjacency=adjacency, rng=self.rng
         )
         self.std = stds[self.randomizer]
+        self._reports = Reports(pure, rng=self.rng)
+        apart = 1.0 if adjacency == "replace" else 0.5
+        self._number = GaussianMechanism(noise_multiplier=z, sensitivity=apart, adjacency=adjacency, rng=self.rng)
+        self.number_std = z * apart if self.randomizer == "gaussian" else self._reports.noise
         one: Release = (
             Gaussian(z, adjacency=adjacency) if self.randomizer == "gaussian" else PureDP(pure, adjacency=adjacency)
         )
         self.cost = m * one
         charge(ledger, self.cost, type(self).__name__, self.rng)
-        self.sums = np.zeros(size)  # of messages
+        self.sums = np.zeros(size)  # of messages with pairs
         self.messages = 0
         self.released = 0  # how many there were then
+        self.told, self.numbers = 0.0, 0  # the sum of what messages say of numbers, and how many these were
 
-    def add(self, x: Array, w: float, g: float) -> None:
-        """The user randomizes its record, and its message is all that is added.
+    def add(self, x: Array, w: float, g: float, number: float | None = None) -> None:
+        """The user randomizes its pair, or the number in place of it, and its message is all that is added.
 
         A record of two zeros is null, also where x is no vector of finite numbers.
 
         Raises
         ------
         ValueError
-            If the record passes W or B, or holds NaN. Nothing changes.
+            If the record passes W or B, or holds NaN, or the number is not in [−½, ½]. Nothing changes.
         """
+        if number is not None:
+            if not abs(number) <= 0.5:  # also true for NaN
+                raise ValueError(f"number must be from -0.5 to 0.5, got number={number!r}")
+            self.told += self.about(number)
+            self.numbers += 1
+            return
         if w != 0.0 or g != 0.0:
             self._bounds.check(x, w, g)
         else:  # 0·∞ is no number
@@ -209,6 +231,12 @@ class PairMessages:
         scale = self.radius / math.sqrt(noise @ noise)
         return np.asarray(noise * (scale if (along * side > 0) == (away >= self.far) else -scale))
 
+    def about(self, number: float) -> float:
+        """One message about a number: all that leaves a device."""
+        if self.randomizer == "gaussian":
+            return float(self._number.release(np.array([number]))[0])
+        return float(self._reports.values[self._reports.draw(number + 0.5)])
+
     def _on_a_cap(self, record: Array) -> Array:
         away, toward_record = (0.5 * math.erfc(-float(z) * math.sqrt(0.5)) for z in self.rng.standard_normal(2))
         length = math.sqrt(record @ record)
@@ -227,7 +255,7 @@ class PairMessages:
         return np.asarray(chosen * (self.radius / math.sqrt(chosen @ chosen)))
 
     def release(self) -> NoisyPair:
-        """H and b of the messages so far, which whoever adds them up has anyway."""
+        """H, b and numbers of the messages so far, which whoever adds them up has anyway."""
         (a, c), D = self.scales, len(self._rows)
         # where no message came there is no noise, of which nobody must make anything
         noise, batch_noise = (
@@ -235,7 +263,8 @@ class PairMessages:
             for std in (self.std * math.sqrt(max(1, n)) for n in (self.messages, self.messages - self.released))
         )
         self.released = self.messages
-        return NoisyPair(smat(self.sums[:D] / a), self.sums[D:] / c, noise, batch_noise, 1.0)
+        level = self.told, self.number_std * math.sqrt(self.numbers)
+        return NoisyPair(smat(self.sums[:D] / a), self.sums[D:] / c, noise, batch_noise, 1.0, level, self.numbers)
 
     def kept(self) -> dict[str, Any]:
         """For a state file."""

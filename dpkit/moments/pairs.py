@@ -127,6 +127,8 @@ class NoisyPair:
         What is left in the running sums of those before.
     level : (float, float)
         The sum of the numbers that came with records, where there are any, and the noise in it.
+    numbers : int, optional
+        How many these are, where they came in place of records and that is public.
 
     Examples
     --------
@@ -143,6 +145,7 @@ class NoisyPair:
     batch_noise: tuple[float, float]
     decay: float
     level: tuple[float, float] = (0.0, math.inf)
+    numbers: int | None = None
 
     def __iter__(self) -> Iterator[Array]:
         """H and b."""

@@ -178,7 +178,9 @@ class Refit:
         past = last.past.followed_by(rounds, H, squares)
         level, levelled = last.level, last.levelled
         if not levelled:
-            level, levelled = self.levels.moved(last.level, *sums.level, rounds)
+            counted = rounds if sums.numbers is None else sums.numbers
+            level, levelled = self.levels.moved(last.level, *sums.level, counted)
+            levelled = levelled or (self.levels.until is not None and rounds >= self.levels.until)
             if level != last.level and (last.level or lopsided(b, noise_b, rounds * record.B**2)):
                 return self._anew(totals, rounds, k, (level, levelled))
             # the weights of earlier records, at the new level

@@ -36,6 +36,7 @@ __all__ = [
     "EARLY",
     "LONGEST_SCALE",
     "LONGEST_SQUARE",
+    "Asked",
     "GLMRecord",
     "Level",
     "Levels",
@@ -62,6 +63,9 @@ _FLATTEST_LEVEL = 0.5
 _LEVEL_SHARE = 0.1
 # in units of the range: how well the level must be known, and from where on it is far from the middle
 _SETTLED, _FAR = 0.04, 0.2
+# where numbers come in place of records: how well the mean must be known before it is looked at, and how well it should
+# be after the first batch; how many se it must be below the border; and how much lower a rate is worth a second move
+_SOON, _ENOUGH, _SURELY, _HALF = 0.2, 0.15, 1.5, 0.5
 # how well it must be known for a first move, where one is made, and how much lower a rate is worth a second one
 EARLY, _LOWER = 0.1, 0.75
 # by how many se it is taken to be above the mean: a level of a third of the rate costs twice as much as one of thrice
@@ -246,6 +250,12 @@ class Levels:
       have now, W/W₀ times theirs. Where b says that they have one (:func:`lopsided`), as for fixed arms, records are
       counted from there on: an arm that was played in early rounds alone would look far worse than it is.
 
+    * With ``until``, numbers cost records: they come in messages of their own, in place of a record
+      (:class:`Asked`). So little is asked. Where se is at most 0.2, the level is settled at the middle as soon as the
+      mean plus se is above the border, 0.2 below the middle, and moves as soon as the mean plus 1.5 se is below it; a
+      level of twice the rate costs little. Then it moves once more when it is settled, if the rate is below half of
+      what was taken for it. After so many rounds it is settled in any case.
+
     At another level W and B are others. Records are summed in units of the first ones, w·W₀/W and g·B₀/B, and taken
     back to their own after a release: sensitivity and noise of the sums are what they were.
 
@@ -260,6 +270,8 @@ class Levels:
         Whether the level is; else it stays 0.
     early : float
         How well the mean must be known for a first move, in units of the range; 0 for none.
+    until : int, optional
+        The number of rounds after which nobody is asked for numbers, where they come in place of records.
     """
 
     link: Link
@@ -268,6 +280,7 @@ class Levels:
     clip: float | None
     learned: bool
     early: float = 0.0
+    until: int | None = None
 
     @property
     def base(self) -> SecantRecord:
@@ -299,24 +312,64 @@ class Levels:
         return np.clip((rewards - low) / (high - low) - 0.5, -0.5, 0.5)
 
     def moved(self, last: float, total: float, noise: float, rounds: float) -> tuple[float, bool]:
-        """The level that follows the ``last`` one after so many rounds, and whether it is settled.
+        """The level that follows the ``last`` one after so many rounds with a number, and whether it is settled.
 
         ``total`` is the noisy sum of deviations, and ``noise`` the standard deviation of that noise.
         """
+        if rounds == 0:
+            return last, False
         low, high = self.reward_range
         mean = min(max(-0.5, total / rounds), 0.5)
         se = math.hypot(noise / rounds, math.sqrt(max(0.25 - mean**2, _CHANCE) / rounds))
-        settled = se <= _SETTLED
-        if -mean < _FAR or not (settled or (se <= self.early and -mean - 2.0 * se >= _FAR)):
+        settled, below = se <= _SETTLED, -mean - _FAR
+        lower = _LOWER if self.until is None else _HALF
+        if self.until is None or last or se > _SOON:
+            moves = below >= 0.0 and (settled or (se <= self.early and below >= 2.0 * se))
+        else:
+            moves = below >= (0.0 if settled else _SURELY * se)
+            settled = settled or below <= -se
+        if not moves:
             return last, settled
         share = max(0.5 + mean + _ABOVE * se, 2.0 * se)
         rate = low + share * (high - low)
         # a link that does not take this value has no such level
         if not self.link.reaches(rate):
             return last, settled
-        if last and share > _LOWER * (float(self.link.mean(last)) - low) / (high - low):
+        if last and share > lower * (float(self.link.mean(last)) - low) / (high - low):
             return last, settled
         return self.link.inverse(rate), settled
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which rounds are asked for a number in place of their record, while the level is not settled.
+
+    By their number and the level, which are public: every second one of the first batch, until they are enough for an
+    se of 0.15; then one in four of the first T/5, and one in eight when the level has moved.
+
+    Attributes
+    ----------
+    first : int
+        Rounds in the first batch.
+    enough : int
+    until : int
+        T/5.
+    """
+
+    first: int
+    enough: int
+    until: int
+
+    @classmethod
+    def of(cls, first: int, noise: float, horizon: int) -> Asked:
+        """``noise`` is that of a number of ±½."""
+        return cls(first, math.ceil((noise**2 + 0.25) / _ENOUGH**2), horizon // 5)
+
+    def __call__(self, round: int, level: float) -> bool:
+        if round < self.first:
+            return round % 2 == 1 and round < 2 * self.enough
+        every = 8 if level else 4
+        return round < self.until and round % every == every - 1
 
 
 @lru_cache(maxsize=256)

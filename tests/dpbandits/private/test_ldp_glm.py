@@ -13,6 +13,7 @@ from regret import ball
 
 from accounting import Budget, Gaussian, Ledger, PureDP, epsilon
 from dpbandits import simulate
+from dpbandits.durability.pending import Pending
 from dpbandits.lab.environments import GLM
 from dpbandits.policies import LDPGLM
 from dpkit.geometry import svec
@@ -160,9 +161,10 @@ def test_a_caps_messages_are_uniform_on_either_side(epsilon):
 @pytest.mark.parametrize("link", LINKS)
 def test_the_server_sees_messages_alone(link):
     """With the randomizer taken out by hand, its sums are the records', and its fit is that of the sums."""
-    policy, rng = policy_with(link, theta_bound=2.0, first_batch=20), np.random.default_rng(1)
+    known = {"theta_bound": 2.0, "first_batch": 20, "base_rate": 0.5}
+    policy, rng = policy_with(link, **known), np.random.default_rng(1)
     policy.sums.randomized = lambda record: record
-    L, secant, before = policy.link, policy.record.secant, policy.public  # moved to the base rate
+    L, secant, before = policy.link, policy.record.levels.base, policy.public  # moved to the base rate
     H, b, refits = np.zeros((3, 3)), np.zeros(3), []
     for t in range(150):
         theta_before = policy.theta.copy()
@@ -195,9 +197,70 @@ def test_one_users_message_is_recorded_once():
     for _ in range(100):
         policy.update(policy.select(np.eye(3)), 1.0)
     assert len(ledger.rows()) == 1
-    assert policy.sums.messages == 100
+    assert policy.sums.messages + policy.sums.numbers == 100
     report = policy.privacy()
     assert (report.trust, report.left) == ("local", 0.0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    round=st.integers(0, 199),
+    level=st.sampled_from([0.0, -2.0]),
+    levelled=st.booleans(),
+    reward=st.one_of(st.none(), st.floats(0, 1)),
+    other=st.one_of(st.none(), st.floats(0, 1)),
+)
+def test_of_which_kind_a_message_is_depends_on_public_things_alone(round, level, levelled, reward, other):
+    """Two rounds of different arms and rewards, or of none, in the same place; and numbers keep their range."""
+    policy = KINDS
+    public = replace(policy.public, level=level, levelled=levelled, theta=np.array([1.0, -2.0, 0.5]))
+    rows = (np.array([0.6, 0.8, 0.0]), reward), (np.array([0.0, 0.0, -0.3]), other)
+    sent = [policy.record(Pending(x, 0, round), r, public) for x, r in rows]
+    assert (sent[0][3] is None) == (sent[1][3] is None)
+    for (_, w, g, number), (_, r) in zip(sent, rows, strict=True):
+        assert number is None or (abs(number) <= 0.5 and w == g == 0.0)
+        if r is None:
+            assert (w, g) == (0.0, 0.0)
+            assert not number
+
+
+KINDS = policy_with(first_batch=20)
+
+
+def test_rounds_are_asked_for_the_level_by_their_number_until_it_is_settled():
+    """ε = 1: 52 answers are enough for a first look; that is more than every second round of a first batch of 40."""
+    policy = policy_with(horizon=2000, first_batch=40, rng=np.random.default_rng(1))
+    asked, rng = [], np.random.default_rng(2)
+    assert not policy.public.levelled
+    for t in range(700):
+        before = policy.sums.numbers
+        policy.update(policy.select(np.eye(3)), float(rng.random() < 0.5))
+        if policy.sums.numbers > before:
+            asked.append(t)
+    assert asked[:20] == list(range(1, 40, 2))
+    assert all(t % 4 == 3 for t in asked[20:])
+    assert max(asked) < 400
+    assert policy.public.levelled
+    assert policy.level == 0.0
+    # a base rate was stated, or there are no releases
+    for more in ({"base_rate": 0.5}, {"horizon": 1}):
+        assert policy_with(**more).public.levelled
+
+
+@pytest.mark.parametrize("randomizer", RANDOMIZERS)
+def test_numbers_are_unbiased_and_as_noisy_as_stated(randomizer):
+    """Over 12,000 messages of each number, within 6.5 standard errors: a false-alarm rate below 1e-10 each."""
+    policy, n = policy_with(randomizer=randomizer), 12_000
+    for f in (-0.5, 0.2):
+        told = np.array([policy.sums.about(f) for _ in range(n)])
+        assert abs(told.mean() - f) <= 6.5 * told.std() / math.sqrt(n)
+    ends = np.array([policy.sums.about(-0.5) for _ in range(n)])
+    fourth = np.mean((ends - ends.mean()) ** 4)
+    error = math.sqrt((fourth - ends.var() ** 2) / n)
+    assert abs(ends.var() - policy.sums.number_std**2) <= 6.5 * error
+    for wrong in (0.6, math.nan):
+        with pytest.raises(ValueError, match=r"number must be from -0\.5 to 0\.5"):
+            policy.sums.add(np.array([0.6, 0.8, 0.0]), 0.0, 0.0, wrong)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from accounting import Budget
 from dpbandits import Policy, Released
 from dpbandits.policies import (
+    LDPGLM,
     Doubling,
     OnePassPrivateGLM,
     PersonPrivateGLM,
@@ -76,6 +77,26 @@ def test_a_level_is_settled_where_rewards_are_surely_rare_and_it_is_known():
     # whatever noise says, no nearer to the end than is known
     found, _ = known.moved(0.0, -5000.0, noise=30.0, rounds=1000)
     assert float(mean(found)) == pytest.approx(2.0 * math.hypot(0.03, math.sqrt(0.05 / 1000)))
+
+
+def test_where_numbers_cost_records_it_is_settled_as_soon_as_it_is_clear():
+    known = replace(levels(), until=1000)
+    mean = known.link.mean
+    one = {"noise": 6.0, "rounds": 50}  # ±0.14
+    assert known.moved(0.0, 0.0, noise=12.0, rounds=50) == (0.0, False)  # ±0.25
+    assert known.moved(0.0, 0.0, **one) == (0.0, True)
+    assert known.moved(0.0, -0.2 * 50, **one) == (0.0, False)
+    assert known.moved(0.0, -0.38 * 50, **one) == (0.0, False)
+    first, settled = known.moved(0.0, -0.45 * 50, **one)
+    assert not settled
+    assert 0.2 < float(mean(first)) < 0.3
+    # later, where it is settled, at less than half of it
+    assert known.moved(first, -0.48 * 50, **one) == (first, False)
+    assert known.moved(first, -0.35 * 1000, noise=20.0, rounds=1000) == (first, True)
+    lower, settled = known.moved(first, -0.47 * 1000, noise=20.0, rounds=1000)
+    assert settled
+    assert float(mean(lower)) < 0.06
+    assert known.moved(0.0, 0.0, noise=0.0, rounds=0) == (0.0, False)
 
 
 def test_a_first_move_is_made_where_it_is_clear_and_a_second_one_where_it_is_far():
@@ -168,6 +189,7 @@ MADE = {
     "shuffled": lambda **more: ShuffleOnePassGLM(3, **KNOWN | more),
     "person": lambda **more: PersonPrivateGLM(3, **KNOWN | {"budget": PERSON} | more),
     "shuffled person": lambda **more: ShufflePersonGLM(3, **KNOWN | {"budget": PERSON} | more),
+    "local": lambda **more: LDPGLM(3, **KNOWN | more),
 }
 
 
@@ -181,6 +203,9 @@ def test_a_state_of_before_levels_were_learned_goes_on_without_one(name, tmp_pat
     tree, _ = files.read(tmp_path / "new")
     for entry in ("level", "levelled", "deviations", "before"):
         tree["learned"]["public"].pop(entry, None)
+    if name == "local":
+        for entry in ("told", "numbers"):
+            del tree["learned"]["sums"][entry]
     files.write(tmp_path / "old", tree)
     older = Policy.load(tmp_path / "old", unattended=True)
     assert older.level == 0.0
@@ -225,7 +250,7 @@ def test_epochs_learn_their_levels_too(tmp_path):
     assert Policy.load(tmp_path / "state", unattended=True).policy.stated_base_rate is None
 
 
-@pytest.mark.parametrize("name", ["one pass", "standing", "shuffled"])
+@pytest.mark.parametrize("name", ["one pass", "standing", "shuffled", "local"])
 def test_gaps_of_rewards_are_those_at_the_level(name):
     """Where arms are drawn by their gaps the level is part of what is released, and choices elsewhere are the same."""
     policy = MADE[name](budget=Budget(8.0, 1e-5), exploration="inverse_gap", rng=np.random.default_rng(3))
@@ -248,12 +273,12 @@ def spread(rng: np.random.Generator) -> np.ndarray:
     return arms / np.linalg.norm(arms, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("kind", [ShuffleOnePassGLM, PersonPrivateGLM, ShufflePersonGLM])
+@pytest.mark.parametrize("kind", [ShuffleOnePassGLM, PersonPrivateGLM, ShufflePersonGLM, LDPGLM])
 @pytest.mark.parametrize("fixed", [True, False])
 def test_rare_rewards_are_learned_without_a_hint(kind, fixed):
     """Rates about 7 %, by the release after which the level stands; told the middle, the level would stay there."""
-    person = kind is not ShuffleOnePassGLM
-    budget = Budget(4.0, 1e-5, unit="person" if person else "round")
+    person = kind not in (ShuffleOnePassGLM, LDPGLM)
+    budget = Budget(8.0 if kind is LDPGLM else 4.0, 1e-5, unit="person" if person else "round")
     policy = kind(3, budget=budget, horizon=4000, rng=np.random.default_rng(4))
     rng, theta = np.random.default_rng(5), np.array([2.0, -1.0, 0.5])
     good = 0.0
