@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
+import numpy as np
+
 from accounting.arrays import Array
 from dpbandits.policy.choices import Law
 from dpbandits.policy.many import Index, Laws
 
-__all__ = ["Choice", "Choices"]
+__all__ = ["Choice", "Choices", "SlateChoice"]
 
 
 class Choice:
@@ -67,13 +69,46 @@ class Choice:
         return hash(tuple(self))
 
 
+class SlateChoice(Choice):
+    """One slate; index and probability are those of its first position.
+
+    Attributes
+    ----------
+    indices : tuple of int
+        By position, from the top: the row of the arm; where every slot has arms of its own, its row among these.
+
+    Examples
+    --------
+    >>> from dpbandits.policy.choices import Shares
+    >>> choice = SlateChoice((2, 0), Shares(np.array([0.25, 0.0, 0.75])))
+    >>> choice.indices, choice.probability
+    ((2, 0), 0.75)
+    """
+
+    __slots__ = ("indices",)
+
+    def __init__(self, indices: tuple[int, ...], law: Law | None) -> None:
+        super().__init__(indices[0], law)
+        self.indices = indices
+
+    def __repr__(self) -> str:
+        return f"SlateChoice(indices={self.indices})"
+
+    def __eq__(self, other: object) -> bool:
+        return self.indices == getattr(other, "indices", self.indices) and super().__eq__(other)
+
+    __hash__ = Choice.__hash__
+
+
 class Choices(Sequence[Choice]):
     """Choices for many requests.
 
     Attributes
     ----------
     indices : ndarray of shape (n,)
-        Rows of the chosen arms.
+        Rows of the chosen arms; of slates, of their first positions.
+    slates : list of tuple of int, or None
+        Of each slate, ``SlateChoice.indices``; None where single arms were chosen.
 
     Examples
     --------
@@ -84,8 +119,11 @@ class Choices(Sequence[Choice]):
     ([1, 0], [0.25, 0.5], 0)
     """
 
-    def __init__(self, indices: Index, laws: Laws) -> None:
-        self.indices, self._laws = indices, laws
+    def __init__(self, chosen: Index | list[tuple[int, ...]], laws: Laws) -> None:
+        self.slates = chosen if isinstance(chosen, list) else None
+        firsts = np.array([one[0] for one in chosen], np.int64) if isinstance(chosen, list) else chosen
+        self.indices: Index = firsts
+        self._laws = laws
         self._told: Array | None = None
 
     def __len__(self) -> int:
@@ -111,4 +149,6 @@ class Choices(Sequence[Choice]):
         if isinstance(i, slice):
             return [self[k] for k in range(*i.indices(len(self)))]
         k = range(len(self))[i]  # which refuses what is out of range
+        if self.slates is not None:
+            return SlateChoice(self.slates[k], self._laws.of(k))
         return Choice(int(self.indices[k]), self._laws.of(k))

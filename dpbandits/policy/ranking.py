@@ -16,6 +16,7 @@ from accounting.checks import integer
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.chosen import Choice, Choices
 from dpbandits.policy.many import Index, Laws
+from dpbandits.policy.slates import SlatePolicy
 from dpkit import randomness
 from dpkit.states.entries import short
 
@@ -44,8 +45,8 @@ class Ranking:
     1
     """
 
-    def __init__(self, score: Callable[[Array], Array | Law], arms: Array) -> None:
-        self.arms, self._score = arms, score
+    def __init__(self, score: Callable[[Array], Array | Law], arms: Array, slates: SlatePolicy | None = None) -> None:
+        self.arms, self._score, self._slates = arms, score, slates
         self._found = score(arms)
         self._order: Index | None = None
         if not isinstance(self._found, Law):
@@ -58,7 +59,7 @@ class Ranking:
         return f"Ranking({len(self)} candidates)"
 
     def choose(self, exclude: Sequence[int] = (), rng: np.random.Generator | None = None) -> Choice:
-        """One choice among the candidates that are not excluded.
+        """One choice among the candidates that are not excluded, or one slate.
 
         Parameters
         ----------
@@ -82,7 +83,8 @@ class Ranking:
         Returns
         -------
         Choices
-            Indices are rows of ``arms``. A probability is that of the choice among what is left.
+            Indices are rows of ``arms``. A probability is that of the choice among what is left. Slates are shorter
+            where fewer are left.
 
         Raises
         ------
@@ -95,10 +97,28 @@ class Ranking:
         source, n = randomness.resolve(rng), len(left_out)
         found = self._found
         laws = _Among(self, left_out)
-        if not isinstance(found, Perturbed):
+        if isinstance(found, Perturbed):
+            laws.drawn = found.parameters(n, source)
+        if self._slates is not None:
+            drawn = [None] * n if laws.drawn is None else laws.drawn
+            slates = [self._slate(self._slates, *one, source) for one in zip(left_out, drawn, strict=True)]
+            return Choices(slates, laws)
+        if laws.drawn is None:
             return Choices(np.array([laws.choose(i, source) for i in range(n)], np.int64), laws)
-        laws.drawn = found.parameters(n, source)
-        return Choices(self._best(laws.drawn, found.bonus, left_out), laws)
+        return Choices(self._best(laws.drawn, getattr(found, "bonus", None), left_out), laws)
+
+    def _slate(
+        self, slates: SlatePolicy, left_out: Index, drawn: Array | None, rng: np.random.Generator
+    ) -> tuple[int, ...]:
+        """By position the best rows that are left, for a parameter that was drawn if there is one."""
+        if drawn is None:
+            scores = self._found.draw(rng) if isinstance(self._found, Law) else self._found
+        else:
+            scores = self.arms @ drawn
+            if (bonus := getattr(self._found, "bonus", None)) is not None:
+                scores = scores + bonus
+        left = self.left(left_out)
+        return tuple(left[slates.placed(scores[left])].tolist())
 
     def _best(self, drawn: Array, bonus: Array | None, left_out: list[Index]) -> Index:
         """The best row for each parameter that was drawn, some candidates at a time."""

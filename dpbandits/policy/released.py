@@ -39,10 +39,10 @@ from accounting.arrays import Array
 from dpbandits.durability.state import config_of, kind_name, known_kind, renamed
 from dpbandits.policy import rounds
 from dpbandits.policy.choices import Law
-from dpbandits.policy.chosen import Choice, Choices
+from dpbandits.policy.chosen import Choice, Choices, SlateChoice
 from dpbandits.policy.many import Each
 from dpbandits.policy.ranking import Ranking
-from dpbandits.policy.slates import SlatePolicy
+from dpbandits.policy.slates import Page, SlatePolicy
 from dpkit import randomness
 from dpkit.models.links import is_named
 from dpkit.states import files
@@ -134,7 +134,8 @@ class Released:
         """The row of the chosen arm (or the arm, for a context), and with which probability it was chosen.
 
         ``index, probability = released.choose(arms)``; or ``released.choose(arms).index``, which takes no more time
-        than the draw.
+        than the draw. Of a policy that chooses slates it is a :class:`~dpbandits.policy.chosen.SlateChoice`, with the
+        ``indices`` of all positions; every arm is scored once.
 
         Parameters
         ----------
@@ -147,41 +148,24 @@ class Released:
         ------
         ValueError
             If they are not such an array.
+
+        Examples
+        --------
+        A page of two out of three articles:
+
+        >>> from dpbandits.policies import SlatePrivateGLM
+        >>> policy = SlatePrivateGLM(dim=3, k=2, budget=Budget(1.0, 1e-6), horizon=1000)
+        >>> page = policy.released().choose(np.eye(3))
+        >>> policy.register(np.eye(3), page.indices).indices == page.indices
+        True
         """
+        if isinstance(shell := self._shell, SlatePolicy):
+            page = self._page(shell, arms, randomness.resolve(rng))
+            return SlateChoice(tuple(page.indices.tolist()), page.law)
         found = self._law(arms)
         if not isinstance(found, Law):
             return Choice(int(found.argmax()), None)
         return Choice(int(found.draw(randomness.resolve(rng)).argmax()), found)
-
-    def choose_slate(self, arms: ArrayLike, rng: np.random.Generator | None = None) -> list[int]:
-        """The rows of k arms by position, for policies that show several at once; ``register`` takes them.
-
-        Parameters
-        ----------
-        arms : array_like of shape (K, d)
-        rng : numpy.random.Generator, optional
-            None is the secure source.
-
-        Raises
-        ------
-        TypeError
-            If the policy shows one arm.
-        ValueError
-            If they are not such an array.
-
-        Examples
-        --------
-        >>> from dpbandits.policies import SlatePrivateGLM
-        >>> policy = SlatePrivateGLM(dim=3, k=2, budget=Budget(2.0, 1e-6), horizon=1000)
-        >>> page = policy.released().choose_slate(np.eye(3))
-        >>> policy.register(np.eye(3), page).indices == tuple(page)
-        True
-        """
-        found, shell = self._law(arms), self._shell
-        if not isinstance(shell, SlatePolicy):
-            raise TypeError(f"{type(shell).__name__} shows one arm: call choose")
-        scores = found.draw(randomness.resolve(rng)) if isinstance(found, Law) else found
-        return shell.placed(scores).tolist()  # type: ignore[no-any-return]
 
     def choose_many(
         self,
@@ -195,7 +179,7 @@ class Released:
         ----------
         arms : array_like of shape (n, K, d), or a sequence of n arrays of shape (K_i, d)
             What each request offers; n contexts, shape (n, d), for policies that take them; a whole number n where
-            ``choose`` needs nothing. They are not copied.
+            ``choose`` needs nothing; a sequence of what ``choose`` takes where slates are chosen. They are not copied.
         rng : numpy.random.Generator, optional
             None is the secure source.
         probabilities : bool
@@ -215,11 +199,14 @@ class Released:
         >>> choices.indices.shape, choices[0].probability
         ((1000,), 0.5)
         """
-        found = rounds.checked(self._shell, arms)
-        if not len(found):
+        source = randomness.resolve(rng)
+        if isinstance(shell := self._shell, SlatePolicy):
+            made = self._pages(shell, arms, source)
+        elif not len(found := rounds.checked(self._shell, arms)):
             return Choices(np.empty(0, np.int64), Each([]))
-        laws = self._shell.score_many_elsewhere(found)
-        made = Choices(laws.draw(randomness.resolve(rng)), laws)
+        else:
+            laws = self._shell.score_many_elsewhere(found)
+            made = Choices(laws.draw(source), laws)
         if probabilities:
             made.probabilities  # noqa: B018
         return made
@@ -246,7 +233,7 @@ class Released:
             raise TypeError(f"{type(self._shell).__name__} takes a context and no arms to rank")
         X = np.array(self._shell.checked_arms(arms))
         X.setflags(write=False)
-        return Ranking(self._shell.score_elsewhere, X)
+        return Ranking(self._shell.score_elsewhere, X, self._shell if isinstance(self._shell, SlatePolicy) else None)
 
     def probabilities(self, arms: ArrayLike | None = None) -> Array:
         """The probability of every choice, shape (K,); see ``Decision.probability`` for its error."""
@@ -261,6 +248,22 @@ class Released:
         """That of one choice."""
         found = self._law(arms)
         return found.chance(index)[0] if isinstance(found, Law) else float(found.argmax() == index)
+
+    def _page(self, shell: SlatePolicy, arms: ArrayLike | None, rng: np.random.Generator) -> Page:
+        X, sets = shell.checked_slots(arms)
+        return shell.page(X, sets, self._shell.score_elsewhere, rng)
+
+    def _pages(self, shell: SlatePolicy, arms: Any, rng: np.random.Generator) -> Choices:
+        if not isinstance(arms, Sequence | np.ndarray) or isinstance(arms, (str, bytes)):
+            raise ValueError(f"arms must be those of many requests, a list of arrays, got {short(arms)}")
+        pages = []
+        for number, one in enumerate(arms):
+            try:
+                pages.append(self._page(shell, one, rng))
+            except ValueError as error:
+                raise ValueError(f"arms[{number}]: {error}") from error
+        laws = Each([page.scores if page.law is None else page.law for page in pages])
+        return Choices([tuple(page.indices.tolist()) for page in pages], laws)
 
     def _law(self, arms: ArrayLike | None) -> Array | Law:
         return self._shell.score_elsewhere(self._shell.checked_arms(arms))

@@ -13,9 +13,9 @@ In both a list that is shorter than the slate says that the positions after it w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,7 @@ from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.protocol import Pending, Policy
 
-__all__ = ["Examination", "SlateDecision", "SlatePolicy", "checked_examination", "ranked", "shown_of"]
+__all__ = ["Examination", "Page", "SlateDecision", "SlatePolicy", "checked_examination", "ranked", "shown_of"]
 
 Examination = Literal["cascade"] | Sequence[float]
 
@@ -49,6 +49,15 @@ class SlateDecision(Decision):
 
     indices: tuple[int, ...] = ()
     arms: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+
+
+class Page(NamedTuple):
+    """A slate, by position: rows of all arms, and among those of the slot; all scores, and the law of the first one."""
+
+    rows: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    scores: Array
+    law: Law | None
 
 
 class SlatePolicy(Policy):
@@ -83,27 +92,40 @@ class SlatePolicy(Policy):
         person : str, bytes or int, optional
             As for :meth:`dpbandits.Policy.select`, also for errors.
         """
-        offered: ArrayLike | None = arms
-        if own := _dimensions(arms) == 3:
-            sets = np.asarray(arms)
-            if len(sets) != self.k:
-                raise ValueError(f"arms must have one set for each of k={self.k} slots, got {len(sets)} sets")
-            offered = sets.reshape(-1, sets.shape[-1])
-        X = self.checked_arms(offered)
+        X, sets = self.checked_slots(arms)
         self.check_process()
         with self.lock:
             who = self._admitted(person)
             self.prepare(X)
-            found = self.score(X)
-            law, scores = (found, found.draw(self.rng)) if isinstance(found, Law) else (None, found)
-            if not own:
-                rows = self.placed(scores)
-                return self._shown(X, rows, rows, scores, law, (person, who), self.number())
-            first = self.score(X[: len(X) // self.k])
-            law = first if isinstance(first, Law) else None
-            indices = scores.reshape(self.k, -1).argmax(axis=1)
-            rows = indices + np.arange(self.k) * (len(X) // self.k)
-            return self._shown(X, rows, indices, scores, law, (person, who), self.number())
+            return self._shown(X, self.page(X, sets, self.score, self.rng), (person, who), self.number())
+
+    def checked_slots(self, arms: ArrayLike | None) -> tuple[Array, int]:
+        """The rows that are offered, checked, and of how many sets they are: 1, or k of one size."""
+        if _dimensions(arms) != 3:
+            return self.checked_arms(arms), 1
+        sets = np.asarray(arms)
+        if len(sets) != self.k:
+            raise ValueError(f"arms must have one set for each of k={self.k} slots, got {len(sets)} sets")
+        return self.checked_arms(sets.reshape(-1, sets.shape[-1])), self.k
+
+    def page(self, arms: Array, sets: int, score: Callable[[Array], Array | Law], rng: np.random.Generator) -> Page:
+        """Score the arms, once, and fill the positions."""
+        found = score(arms)
+        law, scores = (found, found.draw(rng)) if isinstance(found, Law) else (None, found)
+        if sets == 1:
+            rows = self.placed(scores)
+            return Page(rows, rows, scores, law)
+        size = len(arms) // sets
+        if law is not None:  # of the first slot, which draws among its own arms
+            law = cast("Law", score(arms[:size]))
+        indices = scores.reshape(sets, size).argmax(axis=1)
+        return Page(indices + np.arange(sets) * size, indices, scores, law)
+
+    def placed(self, scores: Array) -> NDArray[np.int64]:
+        """The rows of the k largest scores, or of all, by position: the largest where most people look."""
+        rows = np.empty(min(self.k, len(scores)), dtype=np.int64)
+        rows[self._places[self._places < len(rows)]] = ranked(scores, len(rows))
+        return rows
 
     def select_many(  # type: ignore[override]
         self, arms: Sequence[Any] | Array, persons: Sequence[str | bytes | int] | None = None
@@ -113,16 +135,10 @@ class SlatePolicy(Policy):
         with self.lock:
             return [self.select(*one) for one in zip(arms, whose, strict=True)]
 
-    def placed(self, scores: Array) -> NDArray[np.int64]:
-        """The rows of a slate of the largest scores, by position: the largest where most people look."""
-        rows = np.empty(min(self.k, len(scores)), dtype=np.int64)
-        rows[self._places[self._places < len(rows)]] = ranked(scores, len(rows))
-        return rows
-
     def register(
         self, arms: ArrayLike | None, index: int | Sequence[int], person: str | bytes | int | None = None, **more: Any
     ) -> SlateDecision:
-        """Write down a slate that was chosen elsewhere, such as by :meth:`dpbandits.Released.choose_slate`.
+        """Write down a slate that was chosen elsewhere, such as by :meth:`dpbandits.Released.choose`.
 
         Parameters
         ----------
@@ -151,23 +167,14 @@ class SlatePolicy(Policy):
         release: int,
     ) -> SlateDecision:
         rows = np.array(index)
-        return self._shown(arms, rows, rows, scores, law, whose, release)
+        return self._shown(arms, Page(rows, rows, scores, law), whose, release)
 
-    def _shown(
-        self,
-        arms: Array,
-        rows: NDArray[np.int64],
-        indices: NDArray[np.int64],
-        scores: Array,
-        law: Law | None,
-        whose: tuple[object, int],
-        release: int,
-    ) -> SlateDecision:
+    def _shown(self, arms: Array, page: Page, whose: tuple[object, int], release: int) -> SlateDecision:
         """Wait for the clicks on a slate, and log its first position."""
         person, who = whose
-        chosen = tuple(indices.tolist())
-        key, shown = self._admit(arms[rows], chosen, who)
-        made = SlateDecision(key, chosen[0], shown[0], scores, self.waiting.run, law, "", chosen, shown)
+        chosen = tuple(page.indices.tolist())
+        key, shown = self._admit(arms[page.rows], chosen, who)
+        made = SlateDecision(key, chosen[0], shown[0], page.scores, self.waiting.run, page.law, "", chosen, shown)
         if self.decision_log is not None:
             self.decision_log.decided(made, arms, person, release)
         return made

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from tabled import tabled
 
 from accounting import Budget
-from dpbandits import Pending, Policy, simulate
+from dpbandits import Pending, Policy, Released, simulate
 from dpbandits.lab.environments import GLM, SlateRound, Slates
 from dpbandits.lab.simulation.play import generator
 from dpbandits.policies import CascadeThompson, CascadeUCB, OnePassPrivateGLM, SlatePrivateGLM
+from dpbandits.policy.choices import Perturbed
+from dpbandits.policy.chosen import SlateChoice
 from dpbandits.policy.slates import SlateDecision, ranked
 from dpbandits.private.parts.slates import SlateRecord
 from dpkit.geometry import summed_pairs_sensitivity
@@ -24,6 +26,7 @@ from dpkit.moments import PairSums, SumBounds
 
 BUDGET = Budget(4.0, 1e-5)
 LOOKS = (1.0, 0.3, 0.6)
+SHAPES = [(7, 3), (5, 3), (2, 3), (3, 4, 3)]
 EXAMINATIONS = ["cascade", LOOKS, (1.0, 1.0, 1.0)]
 
 
@@ -79,13 +82,11 @@ def test_every_slot_shows_the_best_of_its_own_arms():
 @pytest.mark.parametrize("given", [list, tuple, np.array], ids=["list", "tuple", "array"])
 @pytest.mark.parametrize("examination", EXAMINATIONS, ids=str)
 def test_a_slate_that_was_chosen_elsewhere_is_learned_as_ones_own(examination, given):
-    here, there, released = (private(examination=examination, horizon=400) for _ in range(3))
+    here, there = (private(examination=examination, horizon=400) for _ in range(2))
     rng = seeded(3)
     for _ in range(11):  # all of the first batch
         arms, clicks = balls(rng, 6, 3), (rng.random(3) < 0.5).astype(float).tolist()
         own = here.select(arms)
-        rows = released.released().choose_slate(arms, rng=rng)
-        assert len(set(rows)) == len(rows) == 3
         registered = there.register(arms, given(own.indices))
         assert registered.indices == own.indices
         assert np.array_equal(registered.arms, own.arms)
@@ -113,10 +114,60 @@ def test_a_wrong_slate_is_not_written_down(index, error, words):
     assert policy.decisions == 0
 
 
-def test_a_policy_of_one_arm_chooses_no_slate():
-    policy = OnePassPrivateGLM(3, budget=BUDGET, horizon=60, rng=seeded())
-    with pytest.raises(TypeError, match="OnePassPrivateGLM shows one arm: call choose"):
-        policy.released().choose_slate(np.eye(3))
+# ----------------------------------------------------------------------------------- pages from what was released
+
+
+def learned(examination) -> SlatePrivateGLM:
+    """After a few releases."""
+    policy, rng = private(examination=examination, exploration=1.0), seeded(3)
+    for _ in range(50):
+        policy.update(policy.select(balls(rng, 7, 3)), rng.random(3) < 0.5)
+    policy.settle()
+    return policy
+
+
+@pytest.mark.parametrize("examination", EXAMINATIONS)
+@pytest.mark.parametrize("shape", [(7, 3), (2, 3), (3, 5, 3)], ids=["one set", "fewer than k", "a set for each slot"])
+def test_a_release_shows_the_pages_of_its_policy(examination, shape):
+    policy, arms = learned(examination), balls(seeded(4), *shape)
+    released = Released.from_json(policy.released().to_json())
+    policy.rng.bit_generator.state = seeded(7).bit_generator.state
+    rng = seeded(7)
+    for _ in range(5):
+        made, found = policy.select(arms), released.choose(arms, rng)
+        assert (found.indices, found.index, found.probability) == (made.indices, made.index, made.probability)
+    with pytest.raises(ValueError, match="one set for each of k=3 slots, got 2 sets"):
+        released.choose(balls(seeded(), 2, 5, 3))
+
+
+def test_many_pages_are_the_pages_of_a_loop():
+    released, rounds = learned("cascade").released(), [balls(seeded(i), *shape) for i, shape in enumerate(SHAPES)]
+    many, rng = released.choose_many(rounds, seeded(7), probabilities=True), seeded(7)
+    alone = [released.choose(arms, rng) for arms in rounds]
+    assert [*many] == alone
+    assert many.slates == [one.indices for one in alone]
+    assert many.indices.tolist() == [one.index for one in alone]
+    assert many.probabilities.tolist() == [one.probability for one in alone]
+    assert many[0] != SlateChoice((*many[0].indices[:2], 99), None)
+    with pytest.raises(ValueError, match=r"arms\[1\]: arms must have shape"):
+        released.choose_many([rounds[0], np.eye(2)])
+    with pytest.raises(ValueError, match="a list of arrays, got 3"):
+        released.choose_many(3)
+    assert len(released.choose_many([])) == 0
+
+
+def test_pages_of_public_candidates_leave_out_what_a_request_excludes():
+    """The draws are those of a ranking of single choices, so that the first position is theirs."""
+    released, arms = learned(LOOKS).released(), balls(seeded(4), 9, 3)
+    ranking, excluded = released.rank(arms), [[], [0, 3, 8], [0, 1, 2, 3, 4, 5, 6]]
+    found = ranking.choose_many(excluded, seeded(7))
+    drawn = Perturbed(arms, *released.public.values()).parameters(3, seeded(7))
+    for one, rows, parameter in zip(found, excluded, drawn, strict=True):
+        left = np.delete(np.arange(9), rows)
+        best = left[np.argsort(-(arms[left] @ parameter), kind="stable")][:3]
+        assert one.indices == tuple(best[[0, 2, 1]] if len(best) == 3 else best)
+        assert 0.0 < one.probability <= 1.0
+    assert ranking.choose([*range(8)]).indices == (8,)
 
 
 # --------------------------------------------------------------------------------------------- what clicks say

@@ -92,7 +92,7 @@ def test_what_is_shown_is_what_the_release_says(service):
     assert {len(set(one)) for one in shown} == {3}
     assert {name for one in shown for name in one} == set(NAMES)
     released = Released.from_json(browser.send("GET", "/v1/released", "decider").text)
-    own = [tuple(NAMES[i] for i in released.choose_slate(asked["arms"])) for _ in range(400)]
+    own = [tuple(NAMES[i] for i in released.choose(asked["arms"]).indices) for _ in range(400)]
     first = [sum(one[0] == name for one in own) / 400 for name in NAMES]
     of_service = [sum(one[0] == name for one in shown) / 100 for name in NAMES]
     # |difference| of two frequencies: 6 standard errors of at most √(1/4·(1/100 + 1/400))
