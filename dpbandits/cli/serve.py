@@ -125,8 +125,8 @@ def init(
     from dpbandits.serve.many.group import Group, read_any
 
     found = read_any(config)
-    if isinstance(found, Group) and not adopt:
-        _say(found.init(), as_json)
+    if isinstance(found, Group):
+        _say(found.adopt() if adopt else found.init(), as_json)
         return
     _say(operate.adopt(_read(config)) if adopt else operate.init(_read(config), actor=_user()), as_json)
 

@@ -253,6 +253,18 @@ class Group(Common):
             said += [f"{line[:6]}{name}: {line[6:]}" for line in lines]
         return well, said
 
+    def adopt(self) -> list[str]:
+        """Change over the databases of all runs that are of an earlier release; no learner may run."""
+        said = []
+        for name in self.begun():
+            config = self.config(name)
+            try:
+                with closing(Store(config.database)):
+                    said.append(f"{name}: is of this release")
+            except Mismatch:
+                said += [f"{name}: {line}" for line in operate.adopt(config)]
+        return said
+
     # ------------------------------------------------------------------------------------------------- one run
 
     def config(self, name: str) -> Config:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from dpbandits.serve.answers import Begin
 from dpbandits.serve.app import create_many
 from dpbandits.serve.client import Client
 from dpbandits.serve.clients import digest
+from dpbandits.serve.database import opened
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.lineage import trail_of
 from dpbandits.serve.many import front, pool
@@ -327,6 +328,18 @@ def test_what_stops_one_run_stops_no_other(group, monkeypatch):
         wait_until(restored)
         wait_until(lambda: ask.state("behind") == "running")
         assert ask.decide("behind")[0]["id"].startswith("6-")
+
+
+def test_runs_of_an_earlier_release_are_taken_over_by_one_command(group):
+    for name in ("old", "new"):
+        group.begin(name, described(0.5))
+    with closing(opened(group.config("old").database)) as database, database.writing():
+        database.execute("ALTER TABLE rewards DROP COLUMN positions")
+        database.execute("UPDATE facts SET value = '4' WHERE name = 'format'")
+    assert not group.doctor()[0]
+    found = CliRunner().invoke(app, ["serve", "init", str(group.path), "--adopt"])
+    assert (found.exit_code, "new: is of this release" in found.output) == (0, True), found.output
+    assert group.doctor()[0]
 
 
 def test_a_volume_that_is_put_back_releases_nothing_again_and_ends_only_what_must_end(tmp_path, monkeypatch):

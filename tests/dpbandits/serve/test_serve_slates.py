@@ -1,7 +1,6 @@
 """Pages of several arms over HTTP: names go in and out, and clicks by position are learned once, whatever dies."""
 
 import importlib.util
-import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,7 @@ from dpbandits.durability.journal import Journal
 from dpbandits.serve import demo, operate
 from dpbandits.serve.client import Client, Refused
 from dpbandits.serve.config import Config, Mismatch
+from dpbandits.serve.database import opened
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice, Store
 from dpbandits.serve.supervise import Service
@@ -281,13 +281,13 @@ def test_a_crash_while_clicks_are_learned_learns_them_once(tmp_path, monkeypatch
         learner.close()
 
 
-def test_a_database_without_slates_is_taken_over_by_a_command(tmp_path):
+def test_a_database_without_slates_is_taken_over_by_a_command(tmp_path, storage):
     """What was acknowledged before is learned after."""
-    config = configured(tmp_path)
+    config = configured(tmp_path, storage=storage())
     with served(config) as (_, browser):
         (one,) = browser.decide({"arms": np.eye(3).tolist()})
         assert browser.reward((one["id"], 1.0)) == ["accepted"]
-    with closing(sqlite3.connect(config.database, isolation_level=None)) as database:
+    with closing(opened(config.database)) as database, database.writing():
         database.execute("ALTER TABLE rewards DROP COLUMN positions")
         database.execute("UPDATE facts SET value = '4' WHERE name = 'format'")
     with pytest.raises(Mismatch, match=r"of format 4: `dpbandits serve init run.toml --adopt`"):
