@@ -213,7 +213,7 @@ class _Search:
 
     def meets(self, z: float) -> bool:
         budget = self.budget
-        if self.on_a_grid and self._epsilon(z) > budget.epsilon:  # the quicker of the two
+        if (self.on_a_grid or budget.delta == 0) and self._epsilon(z) > budget.epsilon:  # the quicker of the two
             return False
         if self._delta(z) > budget.delta:
             return False

@@ -1,9 +1,10 @@
 """The total of a description: ε for a δ, δ for an ε, under one accountant or under the best that applies.
 
-Which accountants are tried when none is named: GDP alone where it is exact (Gaussians only), else all that know the
-whole description; the privacy loss distribution only while it takes a fraction of a second, that is for at
-most some hundred different parts (``compare``, or naming it, always runs it). For ε of a sum whose parts' pairs are
-their own that one alone is asked, as no other can say less.
+Which accountants are tried when none is named: GDP alone where it is exact (Gaussians only), the sum of the ε's alone
+where that is (no δ is asked for, or none is left), else all that know the whole description; the privacy loss
+distribution only while it takes a fraction of a second, that is for at most some hundred different parts (``compare``,
+or naming it, always runs it). For ε of a sum whose parts' pairs are their own that one alone is asked, as no other can
+say less.
 
 A description from outside is replaced by what it says of itself first (:func:`accounting.releases.known`).
 
@@ -50,7 +51,15 @@ class Bound(float):
         return type(self), (float(self), self.accountant)
 
 
-def _candidates(rest: Release, whole: Release, accountant: Accountant | None, *, every: bool) -> list[Accountant]:
+def _candidates(
+    rest: Release,
+    whole: Release,
+    accountant: Accountant | None,
+    *,
+    delta: float | None,
+    epsilon: float | None,
+    every: bool,
+) -> list[Accountant]:
     if accountant is not None:
         if accountant not in ACCOUNTANTS:
             raise ValueError(f"accountant must be one of {get_args(Accountant)}, got accountant={accountant!r}")
@@ -61,6 +70,8 @@ def _candidates(rest: Release, whole: Release, accountant: Accountant | None, *,
         return ["gdp", "pure"]
     if is_gaussian(rest):  # nothing beats an exact answer
         return ["gdp"]
+    if _is_pure(whole, delta, epsilon):  # nor this one
+        return ["pure"]
     return [name for name in ACCOUNTANTS if name != "pld" or ACCOUNTANTS["pld"].is_quick(whole)]
 
 
@@ -83,7 +94,7 @@ def _bounds(
     found: dict[str, float] = {}
     errors: list[str] = []
     failures: list[str] = []
-    candidates = _candidates(split[1], whole[1], accountant, every=every)
+    candidates = _candidates(split[1], whole[1], accountant, delta=delta, epsilon=epsilon, every=every)
     for name in sorted(candidates, key=lambda name: name != "pld"):
         # the one that is exact for a single release has come first: if that costs nothing, no other can say less
         if not every and delta is not None and "pld" in found and _is_enough(found["pld"], whole[1]):
@@ -110,6 +121,14 @@ def _bounds(
         best = min(found, key=lambda name: found[name])
         warnings.warn(f"no answer from {', '.join(failures)}: {best} answers, perhaps far too high", stacklevel=3)
     return found
+
+
+def _is_pure(release: Release, delta: float | None, epsilon: float | None) -> bool:
+    """Whether the sum of the ε's says all there is to say: at δ = 0, and at an ε that is as large."""
+    pure = ACCOUNTANTS["pure"]
+    if delta or not pure.is_exact(release):
+        return False
+    return epsilon is None or bool(pure.pure(release) <= epsilon)
 
 
 def _is_enough(epsilon: float, release: Release) -> bool:

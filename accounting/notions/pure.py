@@ -20,7 +20,7 @@ from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
 from accounting.releases.selection import BestOfPoissonRuns, BestOfRuns
 from accounting.releases.shuffling import LocalShuffled
 
-__all__ = ["at_least", "delta", "epsilon", "is_within", "pure"]
+__all__ = ["at_least", "delta", "epsilon", "is_exact", "is_within", "pure"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 _ADDED_EXACTLY = PureDP, RandomizedResponse, UnaryEncoding, NoisyMax, Laplace
@@ -39,6 +39,21 @@ def pure(release: Release) -> float:
     return _pure(known(release))
 
 
+def is_exact(release: Release) -> bool:
+    """Whether some mechanism of this description has no smaller ε₀: no other accountant then says less at δ = 0.
+
+    For parts with an output whose loss is the largest, in the same order of the neighbours: all of these outputs
+    together have the sum of the losses.
+
+    >>> from accounting import Gaussian, Laplace, NoisyMax
+    >>> is_exact(100 * Laplace(30.0) + NoisyMax(0.1)), is_exact(Laplace(30.0) + Gaussian(3.0))
+    (True, False)
+    """
+    found = known(release)
+    parts = found.parts if isinstance(found, Composed) else ((found, 1),)
+    return all(type(part) in _ADDED_EXACTLY for part, _ in parts)
+
+
 def at_least(release: Release) -> float:
     """:func:`pure`, rounded down: what is added exactly to the next float, and all else by 64 units in the last place.
 
@@ -50,9 +65,7 @@ def at_least(release: Release) -> float:
     total = _exact(found)
     if total is None:
         return math.inf
-    if not all(
-        type(part) in _ADDED_EXACTLY for part, _ in (found.parts if isinstance(found, Composed) else ((found, 1),))
-    ):
+    if not is_exact(found):
         return float(total) * (1 - 64 * _UNIT_ROUNDOFF)
     nearest = float(min(total, Fraction(1e308)))
     return nearest if Fraction(nearest) <= total else math.nextafter(nearest, 0.0)

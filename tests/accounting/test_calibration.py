@@ -1,6 +1,7 @@
 """The smallest noise: exact for Gaussians, never optimistic for anything."""
 
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import example, given, settings
@@ -23,8 +24,11 @@ from accounting import (
     RandomizedResponse,
     ShuffledBinomial,
     TreeAggregation,
+    UnaryEncoding,
     UnsupportedRelease,
     calibrate,
+    compare,
+    compose,
     delta,
     epsilon,
     parallel,
@@ -103,6 +107,46 @@ def test_pure_budgets():
     assert calibrate(lambda z: 4 * Laplace(z), Budget(2.0, 0.0)) == pytest.approx(2.0, rel=1e-9)
     with pytest.raises(BudgetExceeded, match="no noise multiplier up to 1e18 meets Budget"):
         calibrate(Gaussian, Budget(1.0, 0.0))
+
+
+PURE = {
+    "laplace": (lambda c, z: Laplace(z / c), lambda c, z: 1 / Fraction(z / c)),
+    "response": (lambda c, z: RandomizedResponse(c / z, 4), lambda c, z: Fraction(c / z)),
+    "unary": (lambda c, z: UnaryEncoding(c / z, 5), lambda c, z: Fraction(c / z)),
+    "choice": (lambda c, z: NoisyMax(c / z, "exponential"), lambda c, z: Fraction(c / z)),
+    "any": (lambda c, z: PureDP(c / z), lambda c, z: Fraction(c / z)),
+}
+PARTS = st.lists(st.tuples(st.sampled_from(sorted(PURE)), st.floats(0.01, 10.0), st.integers(1, 200)), min_size=1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(parts=PARTS, level=st.floats(1e-3, 30.0), fixed=st.sampled_from([0.0, 0.0, 0.3]))
+def test_pure_budgets_are_met_by_the_exact_sum_and_no_less_noise_meets_them(parts, level, fixed):
+    """By another formula than the accountant's; ``fixed`` is a part, of the budget's ε, that does not depend on z."""
+
+    def make(z):
+        return compose([(PURE[name][0](c, z), count) for name, c, count in parts] + [(PureDP(fixed * level), 1)])
+
+    def cost(z):
+        return Fraction(fixed * level) + sum(count * PURE[name][1](c, z) for name, c, count in parts)
+
+    z = calibrate(make, Budget(level, 0.0))
+    assert cost(z) <= Fraction(level)
+    assert epsilon(make(z), 0.0) <= level
+    assert delta(make(z), level) == 0.0
+    assert cost(z * (1.0 - (1e-10 if fixed else 4e-14))) > Fraction(level)
+
+
+@settings(max_examples=15, deadline=None)
+@given(parts=PARTS.filter(lambda parts: len(parts) < 4))
+def test_no_accountant_says_less_than_an_exact_sum(parts):
+    """Which is why it alone is asked at δ = 0, and about an ε that is as large."""
+    release = compose([(PURE[name][0](c, 8.0), count) for name, c, count in parts])
+    total = epsilon(release, 0.0)
+    assert total.accountant == "pure"
+    assert total == min(compare(release, 0.0).values())
+    assert delta(release, total) == 0.0
+    assert delta(release, total * (1.0 - 1e-9)) > 0.0 or total > 700.0  # e^(−ε) is 0 there
 
 
 def test_a_bracket_far_off_is_widened():

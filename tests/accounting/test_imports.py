@@ -42,11 +42,13 @@ def test_nothing_that_epsilon_and_calibrate_need_loads_scipy_stats():
     assert "scipy.stats" not in loaded_by(statement)
 
 
-def test_gaussians_are_priced_and_calibrated_without_scipy():
+def test_gaussians_and_what_is_pure_are_priced_and_calibrated_without_scipy():
     statement = (
         "from accounting import *\n"
         "compare(100 * Gaussian(10.0), 1e-5)\n"
-        "calibrate(lambda z: 100 * Gaussian(z), Budget(1.0, 1e-6))"
+        "calibrate(lambda z: 100 * Gaussian(z), Budget(1.0, 1e-6))\n"
+        "calibrate(lambda z: 100 * Laplace(z) + NoisyMax(0.1 / z), Budget(1.0, 0.0))\n"
+        "delta(100 * Laplace(100.0), 2.0)"
     )
     assert not any(m.startswith("scipy") for m in loaded_by(statement))
 
