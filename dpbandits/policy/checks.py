@@ -115,27 +115,17 @@ def unit_stack(arms: Array, dim: int) -> Array | None:
     """
     if arms.shape[2] != dim or not arms.shape[1]:
         return None
-    # a few at a time: they stay near the processor
-    K, long = arms.shape[1], []
-    step = max(1, 2**17 // (K * dim))
-    scratch, ones = np.empty((min(step, len(arms)) * K, dim)), np.ones(dim)
-    for start in range(0, len(arms), step):
-        rows = arms[start : start + step].reshape(-1, dim)
-        squares = np.multiply(rows, rows, out=scratch[: len(rows)]) @ ones
-        if squares.max() <= 1.0 - _NORM_TOLERANCE:
-            continue
-        squares = _vecdot(rows, rows).reshape(-1, K)  # to the last digit as one set's are
-        largest = squares.max()  # NaN, if there is one
-        if not largest <= (1.0 + _NORM_TOLERANCE) ** 2:
-            return None
-        if largest > 1.0:
-            sets = np.flatnonzero(squares.max(axis=1) > 1.0)
-            long.append((start + sets, np.maximum(1.0, np.sqrt(squares[sets]) * _SPARE)[:, :, None]))
-    if not long:
+    squares = np.einsum("nkd,nkd->nk", arms, arms)
+    if squares.max(initial=0.0) <= 1.0 - _NORM_TOLERANCE:
         return arms
-    X = arms.copy()
-    for sets, lengths in long:
-        X[sets] /= lengths
+    squares = _vecdot(arms, arms)  # to the last digit as one set's are
+    largest = squares.max()  # NaN, if there is one
+    if not largest <= (1.0 + _NORM_TOLERANCE) ** 2:
+        return None
+    if largest <= 1.0:
+        return arms
+    X, sets = arms.copy(), np.flatnonzero(squares.max(axis=1) > 1.0)
+    X[sets] /= np.maximum(1.0, np.sqrt(squares[sets]) * _SPARE)[:, :, None]
     return X
 
 
