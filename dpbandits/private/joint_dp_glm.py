@@ -16,6 +16,9 @@ outgrown twice what it was at the last estimate (V ⋠ 2V_o), and so is θ_τ if
 projected gradient descent, θ_o over {‖θ‖ ≤ S} from the exploration set, θ_τ over {‖θ − θ_o‖_V ≤ γ√κ, ‖θ‖ ≤ S} from the
 rest. No ridge is added to the losses: the noise and the number of steps are chosen in public, and the sets are bounded.
 
+Where no base rate is stated the level of rewards is released once, early (``private.parts.level_once``), at a fiftieth
+of μ². If rewards are far below the middle of their range, both estimates are made anew at that level, from all rounds.
+
 Where this differs from the paper, and why
 ------------------------------------------
 * The paper estimates θ_o anew in every round of criterion I, so that when θ_o changes tells who explored; no ε covers
@@ -57,6 +60,8 @@ Guarantee
   the round's own arms in the two runs and from what was released before. But always do the squares of all shifts, over
   that of the noise, total at most μ_s² + μ_o², and fully adaptive composition asks for no more (Smith & Thakurta 2022;
   Koskela, Tobaben & Honkela 2023).
+* The level is one sum of numbers in [−½, ½], one of each round whose reward has come: a replaced round moves it by at
+  most 1 (zero_out: ½), in whichever set it is, and it costs μ_l² beside these, at a time that is public.
 * The numbers of calls are capped in public, and the whole cost is recorded when the policy is made. The k-th call costs
   a fixed share, so that only its time depends on what was released; calls that are never made count as spent.
 * Sums are divided by public numbers: of decisions, or of what the released V says about the exploration set's size.
@@ -88,8 +93,17 @@ from dpbandits.policy.parameters import Parameters, checked_parameters, no_prior
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending, Policy
 from dpbandits.policy.schedule import Schedule, first_length
-from dpbandits.private.parts.capped_calls import Calls, Estimates, Switches, call_share
+from dpbandits.private.parts.capped_calls import (
+    Calls,
+    Estimates,
+    Numbers,
+    Switches,
+    call_share,
+    largest_gradient,
+)
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
+from dpbandits.private.parts.level_once import LEVEL_SHARE, due, number_sensitivity
+from dpbandits.private.parts.records import begins_in_the_middle, with_level
 from dpbandits.private.parts.two_designs import Designs, Levels, Price, older
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
@@ -108,7 +122,8 @@ class Record:
     def __call__(self, pending: Pending, reward: float, public: Estimates) -> tuple[bool, Array, float, float]:
         x, (explores,) = pending.arm, pending.note
         # whatever a caller's link says, a weight lies in [0, W]
-        w = min(max(0.0, float(self.link.derivative(float(x @ public.theta_o))) / math.e), self.W)
+        e = public.level + float(x @ public.theta_o)
+        w = min(max(0.0, float(self.link.derivative(e)) / math.e), self.W)
         return bool(explores), x, w, reward
 
 
@@ -152,7 +167,7 @@ class JointDPGLM(PrivatePolicy[Estimates]):
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
-        S ≥ ‖θ‖.
+        S ≥ ‖θ‖, which the level of rewards is not part of.
     sums : {"buffered", "tree"}
         The continual mechanism of V and H: a buffered Toeplitz factorization, or the paper's binary tree (noisier).
     release : {"scheduled", "every_round"}
@@ -184,9 +199,10 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         Not taken: which rounds explore, what they rule out and when θ is estimated anew are read off V and H, in which
         a prior that is wrong could rule the best arm out for good.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
-        :class:`dpbandits.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (by default learned where
+        rewards are well below the middle of their range, if noise lets it be known in a tenth of the rounds; not for
+        counts, nor with the theory's parameters), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``,
+        ``checkpoint``, ``rounds_per_person``: see :class:`dpbandits.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -209,7 +225,11 @@ class JointDPGLM(PrivatePolicy[Estimates]):
     notes = 1
     sums: Designs
     rule: Rule
-    kept_as: ClassVar[Mapping[str, str]] = {"sums": "mechanism"}
+    kept_as: ClassVar[Mapping[str, str]] = {
+        "sums": "mechanism",
+        "base_rate": "stated_base_rate",
+        "clip": "stated_clip",
+    }
     prices_persons = True
     choices_read = ("theta_o", "V_inverse", "theta", "H_inverse")
 
@@ -245,8 +265,8 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         self.release, self.growth, self.first_batch = release, growth, first_length(first_batch, 4 * dim, T)
         self.schedule = Schedule.of(release, T, self.first_batch, growth)
         self.stream_share = fraction("stream_share", stream_share)
-        furthest = max(abs(r - float(self.link.mean(0.0))) for r in (low, high))
-        self.clip = 1.2 * furthest if clip is None else positive("clip", clip)
+        self.stated_clip = clip
+        self.clip = largest_gradient(self.link, (low, high)) if clip is None else positive("clip", clip)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
         self.parameters = checked_parameters(cast(Parameters, parameters))
@@ -256,10 +276,17 @@ class JointDPGLM(PrivatePolicy[Estimates]):
 
         # the noise: one multiplier for the streams, one for all calls of either optimizer together
         steps, m = max(1, len(self.schedule.ends)), self.rounds_per_person or 1
-        price = Price(self.mechanism, self.stream_share, steps, budget.adjacency, m)
+        known = self.mechanism, self.stream_share, steps, budget.adjacency, m
+        price, after = Price(*known, LEVEL_SHARE), None
+        if parameters == "practical" and begins_in_the_middle(self):
+            noise = price.numbers(calibrate(price, budget)) * number_sensitivity(budget.adjacency)
+            after = due(self.schedule.ends, noise, T)
+        if after is None:
+            price = Price(*known)
         z, slope = calibrate(price, budget), self.link.lipschitz(S)
         self.sums = Designs(dim, slope / math.e, price, z, horizon=T, rng=self.rng)
-        self.calls = Calls(matching_loss(self.link, S, clip=self.clip), self.clip, price.calls(z), budget.adjacency)
+        objective = matching_loss(self.link, S, clip=self.clip)
+        self.calls = Calls(objective, self.clip, price.calls(z), budget.adjacency, slope)
         if parameters == "theory":
             self.levels = Levels.theory(self.link, S, high - low, budget, self.failure_probability, dim, T)
         else:
@@ -272,8 +299,11 @@ class JointDPGLM(PrivatePolicy[Estimates]):
 
         self.record, self.rule = Record(self.link, self.sums.W), Rule(self.levels)
         caps = self.exploration_calls, self.policy_calls
-        self.switches = Switches(self.calls, caps, self.levels, S, slope, self.ridge)
-        self.public = Estimates.nothing(dim, self.levels)
+        numbers = None
+        if after is not None:
+            numbers = Numbers(after, price.numbers(z), self.link, S, (low, high), clip)
+        self.switches = Switches(self.calls, caps, self.levels, S, self.ridge, numbers)
+        self.public = Estimates.nothing(dim, self.levels, after is None)
         # a gradient of all rounds, with the noise of the call that has the largest share
         noise = self.calls.z / math.sqrt(call_share(0, min(caps))) * self.calls.sensitivity
         warn_of_cold_start(clarity(dim, T, slope, S, noise), dim, T, budget)
@@ -284,6 +314,11 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         """θ as released."""
         return self.public.theta
 
+    @property
+    def level(self) -> float:
+        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
+        return self.public.level
+
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
         # an arm that was chosen by criterion I is the one of largest norm
         unknown = float(norms(arm[None], self.public.V_inverse)[0])
@@ -293,4 +328,5 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         return self.switches(self.public, self.sums, self.decisions, self.rng)
 
     def resume(self, saved: Any) -> None:
-        super().resume(older(saved))
+        saved = older(saved)
+        super().resume(saved if self.switches.numbers else with_level(saved, level=0.0, levelled=True))

@@ -14,12 +14,15 @@ import numpy as np
 from accounting import Adjacency, Budget, Gaussian
 from accounting import delta as delta_of
 from accounting.arrays import Array
+from dpbandits.private.parts.level_once import deviations, level_of, number_sensitivity
 from dpbandits.private.parts.two_designs import Designs, Levels
 from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall
+from dpkit.mechanisms import GaussianMechanism
 from dpkit.models.likelihood import Rows
-from dpkit.models.losses import GLM
+from dpkit.models.links import Link
+from dpkit.models.losses import GLM, matching_loss
 
-__all__ = ["Calls", "Estimates", "Switches", "call_share"]
+__all__ = ["Calls", "Estimates", "Numbers", "Switches", "call_share", "largest_gradient"]
 
 # The k-th call gets a share ∝ 0.9^k of its optimizer's μ²: early calls have few rounds to hide their noise in
 _DECAY = 0.9
@@ -32,7 +35,10 @@ def call_share(call: int, calls: int) -> float:
 
 @dataclass(frozen=True)
 class Estimates:
-    """The public half. M with MᵀAM = I for A = V and H at the last estimates is ``V_root`` and ``H_root``."""
+    """The public half. M with MᵀAM = I for A = V and H at the last estimates is ``V_root`` and ``H_root``.
+
+    ``level`` is that of rewards, on the link's scale.
+    """
 
     theta_o: Array
     V: Array
@@ -43,15 +49,25 @@ class Estimates:
     H_inverse: Array  # of H_τ
     H_root: Array
     calls: int
+    level: float
+    levelled: bool
 
     @classmethod
-    def nothing(cls, d: int, levels: Levels) -> Estimates:
+    def nothing(cls, d: int, levels: Levels, levelled: bool) -> Estimates:
         """What is known at the start."""
         zero, identity, shift, shift_H = np.zeros(d), np.eye(d), levels.shift_v, levels.shift_h
         return cls(
             *(zero, shift * identity, identity / shift, identity / math.sqrt(shift), 0),
             *(zero, identity / shift_H, identity / math.sqrt(shift_H), 0),
+            *(0.0, levelled),
         )
+
+    def anew(self, levels: Levels, level: float) -> Estimates:
+        """As before the first estimates, of which those made at another level are none."""
+        zero, identity = np.zeros(len(self.theta)), np.eye(len(self.theta))
+        roots = (identity / math.sqrt(shift) for shift in (levels.shift_v, levels.shift_h))
+        V_root, H_root = roots
+        return replace(self, theta_o=zero, theta=zero, V_root=V_root, H_root=H_root, level=level)
 
 
 @dataclass(frozen=True)
@@ -67,6 +83,8 @@ class Calls:
     z : float
         The noise multiplier of all calls together.
     adjacency : str
+    slope : float
+        sup μ̇ on [−S, S].
     steps : int
         Gradient steps of a call: after 40, of which half are averaged, more do not help.
     """
@@ -75,6 +93,7 @@ class Calls:
     clip: float
     z: float
     adjacency: Adjacency
+    slope: float
     steps: int = 40
 
     @property
@@ -125,6 +144,52 @@ class Calls:
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """The level of rewards, released once (:mod:`~dpbandits.private.parts.level_once`), and the calls at it.
+
+    Attributes
+    ----------
+    after : int
+        Rounds.
+    z : float
+        The noise multiplier.
+    link : Link
+    theta_bound : float
+        S.
+    reward_range : (float, float)
+    clip : float, optional
+        L at every level, if it was stated.
+    """
+
+    after: int
+    z: float
+    link: Link
+    theta_bound: float
+    reward_range: tuple[float, float]
+    clip: float | None
+
+    def __call__(self, sums: Designs, decisions: int, adjacency: Adjacency, rng: np.random.Generator) -> float:
+        """The level, by the rewards of both sets."""
+        rewards = np.concatenate([rows.array[:, -1] for rows in (sums.explored, sums.others)])
+        total = np.array([float(deviations(rewards, self.reward_range).sum())])
+        apart = number_sensitivity(adjacency)
+        mechanism = GaussianMechanism(noise_multiplier=self.z, sensitivity=apart, adjacency=adjacency, rng=rng)
+        noisy = float(mechanism.release(total)[0])
+        return level_of(self.link, self.reward_range, noisy, self.z * apart, decisions)
+
+    def calls(self, calls: Calls, level: float) -> Calls:
+        """What calls are at this level: the clip is another one, and the noise in proportion to it."""
+        link, S = self.link.shifted(level), self.theta_bound
+        clip = largest_gradient(link, self.reward_range) if self.clip is None else self.clip
+        return replace(calls, objective=matching_loss(link, S, clip=clip), clip=clip, slope=link.lipschitz(S))
+
+
+def largest_gradient(link: Link, reward_range: tuple[float, float]) -> float:
+    """L by default: 1.2 × the largest |r − μ(0)|."""
+    return 1.2 * max(abs(r - float(link.mean(0.0))) for r in reward_range)
+
+
+@dataclass(frozen=True)
 class Switches:
     """The next public half, where V or H has outgrown what it was at its last estimate.
 
@@ -136,37 +201,45 @@ class Switches:
     levels : Levels
     theta_bound : float
         S.
-    slope : float
-        sup μ̇ on [−S, S].
     ridge : float
         The least eigenvalue of V.
+    numbers : Numbers, optional
+        How the level of rewards is learned, if it is.
     """
 
     calls: Calls
     caps: tuple[int, int]
     levels: Levels
     theta_bound: float
-    slope: float
     ridge: float
+    numbers: Numbers | None
 
     def __call__(self, known: Estimates, sums: Designs, decisions: int, rng: np.random.Generator) -> Estimates:
         """Release V and H after so many decisions, and go on from what was known."""
         V, H = sums.release()
-        levels, S, (most_o, most) = self.levels, self.theta_bound, self.caps
+        levels, S, (most_o, most), calls = self.levels, self.theta_bound, self.caps, self.calls
+        if self.numbers is not None:
+            if not known.levelled and decisions >= self.numbers.after:
+                level = self.numbers(sums, decisions, calls.adjacency, rng)
+                known = replace(known.anew(levels, level) if level else known, levelled=True)
+            if known.level:
+                calls = self.numbers.calls(calls, known.level)
+        # as long as the level is open, half of the calls are kept for it
+        allowed = most_o if known.levelled else most_o // 2
         v, U = repaired(V, levels.shift_v, self.ridge)
         known = replace(known, V=(U * v) @ U.T, V_inverse=(U / v) @ U.T)
-        if known.calls_o < most_o and outgrown(known.V, known.V_root):
+        if known.calls_o < allowed and outgrown(known.V, known.V_root):
             # all that is public about the size of the exploration set and about its loss's curvature
             rows = max(1, round(float(v.sum()) - len(v) * levels.shift_v))
             ball, call = LpBall(2, len(v), S), (known.calls_o, most_o)
-            curvature = self.slope * float(v[-1])
-            theta_o = self.calls(sums.explored, ball, known.theta_o, call, count=rows, curvature=curvature, rng=rng)
+            curvature = calls.slope * float(v[-1])
+            theta_o = calls(sums.explored, ball, known.theta_o, call, count=rows, curvature=curvature, rng=rng)
             known = replace(known, V_root=U / np.sqrt(v), theta_o=theta_o, calls_o=known.calls_o + 1)
         h, U = repaired(H, levels.shift_h, sums.W * self.ridge)
         if known.calls < most and outgrown((U * h) @ U.T, known.H_root):  # criterion II: τ = t
             both, call = EllipsoidBall(Ellipsoid(known.V, levels.gamma, known.theta_o), S), (known.calls, most)
             curvature = math.e * float(h[-1])
-            theta = self.calls(sums.others, both, known.theta, call, count=decisions, curvature=curvature, rng=rng)
+            theta = calls(sums.others, both, known.theta, call, count=decisions, curvature=curvature, rng=rng)
             H_inverse, H_root = (U / h) @ U.T, U / np.sqrt(h)
             known = replace(known, theta=theta, H_inverse=H_inverse, H_root=H_root, calls=known.calls + 1)
         return known

@@ -29,18 +29,20 @@ __all__ = ["Designs", "Levels", "Price", "older"]
 
 @dataclass(frozen=True)
 class Price:
-    """What streams and optimizers cost together, at one noise multiplier z.
+    """What streams, optimizers and the level of rewards cost together, at one noise multiplier z.
 
     Attributes
     ----------
     mechanism : {"buffered", "tree"}
     share : float
-        Of μ² that is given to the streams; the rest is the optimizers'.
+        Of μ² that is given to the streams; the rest is the optimizers'. Both but for ``level``.
     steps : int
         Releases.
     adjacency : str
     m : int
         Records of one person at most.
+    level : float
+        The share of the level of rewards, 0 where none is released.
     """
 
     mechanism: Literal["buffered", "tree"]
@@ -48,18 +50,25 @@ class Price:
     steps: int
     adjacency: Adjacency
     m: int
+    level: float = 0.0
 
     def streams(self, z: float) -> float:
         """The noise multiplier of V and H together."""
-        return z / math.sqrt(self.share)
+        return z / math.sqrt((1.0 - self.level) * self.share)
 
     def calls(self, z: float) -> float:
         """That of all calls of either optimizer together."""
-        return z / math.sqrt(1.0 - self.share)
+        return z / math.sqrt((1.0 - self.level) * (1.0 - self.share))
+
+    def numbers(self, z: float) -> float:
+        """That of the level of rewards."""
+        return z / math.sqrt(self.level)
 
     def __call__(self, z: float) -> Release:
-        """Of V and H together, and of all calls of the optimizer that costs most."""
+        """Of V and H together, of all calls of the optimizer that costs most, and of the level."""
         optimizers = group(Gaussian(self.calls(z), adjacency=self.adjacency), self.m)
+        if self.level:
+            optimizers = optimizers + group(Gaussian(self.numbers(z), adjacency=self.adjacency), self.m)
         if self.mechanism == "tree":
             tree = TreeAggregation(self.streams(z), self.steps, adjacency=self.adjacency)
             return (tree if self.m == 1 else group(tree, self.m)) + optimizers

@@ -21,7 +21,7 @@ import white_box
 from again import rewinder
 from factors import scale_noise, toeplitz_factor
 
-from accounting import Budget, audit, calibrate
+from accounting import Budget, Gaussian, audit, calibrate, epsilon
 from dpbandits.policies import JointDPGLM
 from dpbandits.private.parts import capped_calls
 from dpkit.continual import BufferedToeplitz
@@ -269,3 +269,68 @@ def test_when_an_estimate_changes_shows_nothing(kind, sound):
     else:
         with pytest.raises(audit.PrivacyViolation):
             bound.check(BUDGET.epsilon)
+
+
+class Level:
+    """A policy whose level is released after two rounds, with noise of multiplier ½; of it all that is looked at."""
+
+    def __init__(self, monkeypatch, adjacency: str = "replace", noise: float = 1.0) -> None:
+        budget = Budget(8.0, 1e-2, adjacency=adjacency)
+        known = {"horizon": 10_000, "first_batch": 2, "rng": np.random.default_rng(3)}
+        self.policy = policy = JointDPGLM(2, budget=budget, **known)
+        numbers = replace(policy.switches.numbers, after=2, z=0.5 * noise)
+        # no call is made; these are looked at above
+        policy.switches = replace(policy.switches, numbers=numbers, caps=(0, 0))
+        self.again = rewinder(policy)
+        found = capped_calls.level_of
+
+        def level_of(link, reward_range, total, noise, rounds):
+            self.total = total
+            return found(link, reward_range, total, noise, rounds)
+
+        monkeypatch.setattr(capped_calls, "level_of", level_of)
+
+    def __call__(self, told, trials: int) -> np.ndarray:
+        """What was released; the first round shows this arm, and its reward comes or not."""
+        totals = np.empty(trials)
+        for i in range(trials):
+            self.again()
+            decision = self.policy.select([told[0]])
+            if told[1] is not None:
+                self.policy.update(decision, told[1])
+            self.policy.select([[0.0, 0.0]])
+            self.policy.select([[0.0, 0.0]])
+            totals[i] = self.total
+        return totals
+
+    def audited(self, other, trials: int = 600) -> audit.LowerBound:
+        known = {"trials": trials, "delta": 1e-2, "confidence": CONFIDENCE, "score": lambda totals: totals}
+        return white_box.lower_bound(self, ((0.0, 1.0), 1.0), other, **known)
+
+
+REWARDED = {
+    "the other reward": ((0.0, 1.0), 0.0, "replace"),
+    "another arm and no reward": ((1.0, 0.0), None, "replace"),
+    "no reward": ((0.0, 1.0), None, "zero_out"),
+}
+
+
+@pytest.mark.parametrize("name", REWARDED)
+def test_the_level_shows_no_more_of_a_round_than_was_paid(monkeypatch, name):
+    """Whether its reward came, too. A multiplier of ½ is ε = 6.2; a quarter of the noise would be caught."""
+    *other, adjacency = REWARDED[name]
+    claim = epsilon(Gaussian(0.5, adjacency=adjacency), 1e-2)
+    bound = Level(monkeypatch, adjacency).audited(other)
+    bound.check(claim)
+    if adjacency == "zero_out" or other[1] is not None:
+        assert bound.epsilon >= 0.3 * claim  # and the audit is not blind
+        with pytest.raises(audit.PrivacyViolation):
+            Level(monkeypatch, adjacency, noise=0.25).audited(other).check(claim)
+
+
+def test_a_number_that_is_not_cut_is_caught(monkeypatch):
+    """Three times as far from the middle as a reward can be."""
+    seen = Level(monkeypatch)
+    monkeypatch.setattr(capped_calls, "deviations", lambda rewards, reward_range: 3.0 * (np.asarray(rewards) - 0.5))
+    with pytest.raises(audit.PrivacyViolation):
+        seen.audited(((0.0, 1.0), 0.0)).check(epsilon(Gaussian(0.5), 1e-2))

@@ -240,8 +240,11 @@ def test_the_streams_and_every_call_spend_what_was_recorded(spied, adjacency):
     assert policy.public.calls == 4  # all of them
     assert by_call["both"] == pytest.approx(policy.calls.z**-2, rel=1e-6)
     assert max(by_call.values()) <= policy.calls.z**-2
-    assert gdp(policy.sums.sums.cost) ** 2 / gdp(row.release) ** 2 == pytest.approx(0.3)
-    assert row.release == policy.sums.sums.cost + Gaussian(policy.calls.z, adjacency=adjacency)
+    # a fiftieth is the level's
+    assert gdp(policy.sums.sums.cost) ** 2 / gdp(row.release) ** 2 == pytest.approx(0.3 * 0.98)
+    level = Gaussian(policy.switches.numbers.z, adjacency=adjacency)
+    assert row.release == policy.sums.sums.cost + Gaussian(policy.calls.z, adjacency=adjacency) + level
+    assert gdp(level) ** 2 / gdp(row.release) ** 2 == pytest.approx(0.02)
     assert ledger.epsilon() == pytest.approx(4.0, rel=1e-9)
 
 

@@ -15,6 +15,7 @@ from dpbandits import Policy, Released
 from dpbandits.policies import (
     LDPGLM,
     Doubling,
+    JointDPGLM,
     OnePassPrivateGLM,
     PersonPrivateGLM,
     ShuffleOnePassGLM,
@@ -22,6 +23,7 @@ from dpbandits.policies import (
     StandingPrivateGLM,
 )
 from dpbandits.private.parts.arm_fits import LevelPrior
+from dpbandits.private.parts.level_once import deviations, level_of
 from dpbandits.private.parts.records import Levels, with_level
 from dpkit.geometry import pair_sensitivity
 from dpkit.models.links import Link, get_link
@@ -190,6 +192,7 @@ MADE = {
     "person": lambda **more: PersonPrivateGLM(3, **KNOWN | {"budget": PERSON} | more),
     "shuffled person": lambda **more: ShufflePersonGLM(3, **KNOWN | {"budget": PERSON} | more),
     "local": lambda **more: LDPGLM(3, **KNOWN | more),
+    "joint": lambda **more: JointDPGLM(3, **KNOWN | {"budget": Budget(40.0, 1e-5)} | more),
 }
 
 
@@ -241,6 +244,40 @@ def test_a_state_keeps_that_the_level_is_learned(name, tmp_path):
         again.update(theirs, 0.0)
 
 
+def test_a_level_that_is_released_once_is_that_of_the_rewards_that_came():
+    """Of 100 rounds: with rewards at 10 %, twice as many at the middle, and half of them missing."""
+    link = get_link("logistic").at(0.5)
+    found = [link.mean(level_of(link, (0.0, 1.0), total, 3.0, 100)) for total in (-40.0, -50.0)]
+    assert found[0] == pytest.approx(0.1 + 0.5 * math.hypot(0.03, 0.03))
+    assert found[1] == pytest.approx(2.0 * math.hypot(0.03, math.sqrt(5e-4)))
+    assert level_of(link, (0.0, 1.0), -19.0, 3.0, 100) == 0.0
+    assert level_of(link, (0.0, 1.0), 45.0, 3.0, 100) == 0.0
+    assert level_of(get_link("logistic").at(5e-12), (0.0, 1e-11), -40.0, 3.0, 100) < -1.0
+    np.testing.assert_allclose(
+        deviations(np.array([-3.0, 1.0, 2.5, 3.0, 9.0]), (1.0, 3.0)), [-0.5, -0.5, 0.25, 0.5, 0.5]
+    )
+
+
+def test_rare_rewards_do_not_move_a_level_that_is_known_already():
+    """Estimates that were made at the middle are made again at the level, and no other call is lost by it."""
+    policy = JointDPGLM(3, budget=Budget(8.0, 1e-5), horizon=4000, rng=np.random.default_rng(0))
+    rng, after = np.random.default_rng(1), policy.switches.numbers.after
+    for t in range(after + 1):
+        assert (policy.public.levelled, policy.level) == (False, 0.0)
+        decision = policy.select(np.eye(3))
+        if t < after:
+            policy.update(decision, float(rng.random() < 0.1))
+    assert policy.public.levelled
+    assert policy.level < -1.0
+    assert policy.public.calls_o <= policy.exploration_calls
+    assert policy.theta.any() or policy.public.theta_o.any()
+    # counts, the theory's parameters, too much noise, or a base rate that was stated
+    for more in ({"parameters": "theory"}, {"budget": Budget(0.1, 1e-6)}, {"base_rate": 0.5}):
+        one = JointDPGLM(3, **{"budget": BUDGET, "horizon": 4000} | more)
+        assert one.public.levelled
+        assert one.switches.numbers is None
+
+
 def test_epochs_learn_their_levels_too(tmp_path):
     policy = Doubling(3, budget=BUDGET, first_epoch=50, rng=np.random.default_rng(0))
     for _ in range(120):
@@ -273,12 +310,12 @@ def spread(rng: np.random.Generator) -> np.ndarray:
     return arms / np.linalg.norm(arms, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("kind", [ShuffleOnePassGLM, PersonPrivateGLM, ShufflePersonGLM, LDPGLM])
+@pytest.mark.parametrize("kind", [ShuffleOnePassGLM, PersonPrivateGLM, ShufflePersonGLM, LDPGLM, JointDPGLM])
 @pytest.mark.parametrize("fixed", [True, False])
 def test_rare_rewards_are_learned_without_a_hint(kind, fixed):
     """Rates about 7 %, by the release after which the level stands; told the middle, the level would stay there."""
-    person = kind not in (ShuffleOnePassGLM, LDPGLM)
-    budget = Budget(8.0 if kind is LDPGLM else 4.0, 1e-5, unit="person" if person else "round")
+    person = kind in (PersonPrivateGLM, ShufflePersonGLM)
+    budget = Budget(8.0 if kind in (LDPGLM, JointDPGLM) else 4.0, 1e-5, unit="person" if person else "round")
     policy = kind(3, budget=budget, horizon=4000, rng=np.random.default_rng(4))
     rng, theta = np.random.default_rng(5), np.array([2.0, -1.0, 0.5])
     good = 0.0
