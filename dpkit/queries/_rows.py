@@ -14,8 +14,10 @@ and then rounded lies between the rounded bounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +29,12 @@ from dpkit.queries._groups import grouped_by
 from dpkit.queries._units import Share, kept_rows, owners
 from dpkit.queries.engines import UNSORTED, Table, is_source, scanned, table_of
 
-__all__ = ["Bins", "Rows", "check_sortable", "given", "rows_of"]
+__all__ = ["Bins", "Rows", "check_sortable", "given", "read_once", "rows_of"]
 
 Cells = NDArray[np.int64]
+_T = TypeVar("_T")
+# what was read of data in memory, by what was asked for
+_READ: ContextVar[dict[Any, Any] | None] = ContextVar("read", default=None)
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,31 @@ def check_sortable(data: Any) -> None:
         raise ValueError(UNSORTED)
 
 
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Inside, queries that name what they are about by texts share what they read of data in memory.
+
+    Conditions, columns, groups and persons are kept until the end, each once, however many queries need them.
+    """
+    token = _READ.set({})
+    try:
+        yield
+    finally:
+        _READ.reset(token)
+
+
+def _shared(data: Any, named: tuple[Any, ...], read: Callable[[], _T]) -> _T:
+    """What ``read`` returns, or returned for the same names inside :func:`read_once`; nobody changes it."""
+    known = _READ.get()
+    if known is None:
+        return read()
+    key = (id(data), repr(named))
+    if key not in known:
+        known[key] = read()
+    found: _T = known[key]
+    return found
+
+
 def given(data: Any) -> Any:
     """The data as they are, or as a table where an engine reads them."""
     return table_of(data) or data
@@ -153,17 +183,27 @@ class Loaded:
         largest_weight: float | None,
     ) -> None:
         self.n = size(data)
-        self.rows = None if where is None else mask(data, where)
-        self.everything = self.rows is None
-        self.column: NDArray[Any] = numbers(data, column, self.rows, dated=dated) if numeric else np.zeros(0)
+        rows = None if where is None else _shared(data, ("where", where), lambda: mask(data, where))
+        self.rows, self.everything = rows, rows is None
+        self.column: NDArray[Any] = np.zeros(0)
+        if numeric:
+            self.column = _shared(
+                data, ("column", column, where, dated), lambda: numbers(data, column, rows, dated=dated)
+            )
         self.whole = self.column.dtype.kind in "biu"
-        self.shares = None if weights is None else _shares(data, weights, largest_weight, self.rows)
+        self.shares = None if weights is None else _shares(data, weights, largest_weight, rows)
         self.coded: NDArray[np.int64] | None
         if isinstance(groups, Bins):
-            self.coded, self.names = groups.places(self.column), list(range(groups.edges.size - 1))
+            edges = groups.edges.tobytes()
+            self.coded = _shared(
+                data, ("bins", column, where, dated, edges, groups.cut), lambda: groups.places(self.column)
+            )
+            self.names = list(range(groups.edges.size - 1))
         else:
-            self.coded, self.names = grouped_by(data, groups, keys, self.rows)
-        self.owner = owners(data, person, self.rows)
+            self.coded, self.names = _shared(
+                data, ("groups", groups, keys, where), lambda: grouped_by(data, groups, keys, rows)
+            )
+        self.owner = _shared(data, ("person", person, where), lambda: owners(data, person, rows))
         self.grouped = self.coded is not None
 
     def counts(self, share: Share, rng: np.random.Generator) -> Callable[[], Cells]:

@@ -3,7 +3,8 @@
 The plan prices descriptions (:class:`Ask`), without data: how much noise each answer gets follows from the accuracy
 wanted, or from weights, and from the cost of all of them together (``split``). What does not fit is refused then.
 ``Plan.run`` first runs every query up to the point where it would spend (``waiting``), then records the total in the
-ledger as one release, and only then is noise drawn.
+ledger as one release, and only then is noise drawn. What they ask of the data is read once for all of them: in memory
+by ``_rows.read_once``, by an engine in scans that ``engines.together`` makes of theirs.
 
 Privacy. The report is one release of cost ``Plan.cost``, the sum of its answers' costs: each query is called with the
 budget that gives the planned noise, and what it would record must be what was planned, or the run ends before the
@@ -26,7 +27,7 @@ from accounting.printed import as_html, as_text
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle, still_spent
 from dpkit.queries._noise import NoiseName
-from dpkit.queries._rows import check_sortable, given
+from dpkit.queries._rows import check_sortable, given, read_once
 from dpkit.queries._units import check_spending
 from dpkit.queries.answer import Answer
 from dpkit.queries.counts_and_sums import count
@@ -39,7 +40,7 @@ from dpkit.queries.reports.asks import Ask, answers_said
 from dpkit.queries.reports.demands import Demand, contribution_bounds, demand
 from dpkit.queries.reports.report import Report
 from dpkit.queries.reports.split import split
-from dpkit.queries.reports.waiting import Again, Waiting
+from dpkit.queries.reports.waiting import Waiting
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
@@ -165,7 +166,8 @@ class Plan:
             if ask.what == "quantile" and ask.candidates is None:
                 _named(ask, check_sortable, data)
         data = given(data)
-        queries = [self._query(data, *pair, source) for pair in zip(self.demands, self.strengths, strict=True)]
+        with read_once():
+            queries = [self._query(data, *pair, source) for pair in zip(self.demands, self.strengths, strict=True)]
         label, row = f"queries.plan: {self.title or 'report'}, {answers_said(len(self.asks))}", None
         try:
             cost = compose([(one, 1) for one in self._costs(queries, data)])
@@ -187,7 +189,7 @@ class Plan:
             randomness.is_simulation(source),
         )  # fmt: skip
 
-    def _query(self, data: Any, need: Demand, strength: float, rng: np.random.Generator) -> Waiting | Again:
+    def _query(self, data: Any, need: Demand, strength: float, rng: np.random.Generator) -> Waiting:
         """A query that stops where it would spend, and where an engine reads the data, also for its scans."""
         ask = need.ask
         options = ask.options() | contribution_bounds(ask, self.limits, self.budget.unit)
@@ -196,11 +198,13 @@ class Plan:
         positional = () if ask.column is None else (ask.column,)
         allowed = self.budget if need.free else need.allowed(strength, self.noise)
         answer = partial(_QUERIES[ask.what], where=ask.where, person=self.person, budget=allowed, rng=rng, **options)
-        if isinstance(data, Table):
-            return Waiting(lambda query: answer(replace(data, waits=query.scan), *positional, ledger=query))
-        return Again(lambda ledger: answer(data, *positional, ledger=ledger))
+        return Waiting(
+            lambda query: answer(
+                replace(data, waits=query.scan) if isinstance(data, Table) else data, *positional, ledger=query
+            )
+        )
 
-    def _costs(self, queries: list[Waiting | Again], data: Any) -> list[Release]:
+    def _costs(self, queries: list[Waiting], data: Any) -> list[Release]:
         """What the queries are about to spend, if that is what was planned; their scans are made together before."""
         waits = [self._next(need, query) for need, query in zip(self.demands, queries, strict=True)]
         while scans := {i: wanted for i, wanted in enumerate(waits) if isinstance(wanted, Scan)}:
@@ -215,7 +219,7 @@ class Plan:
                 )
         return costs
 
-    def _next(self, need: Demand, query: Waiting | Again, *found: Any) -> Scan | Release:
+    def _next(self, need: Demand, query: Waiting, *found: Any) -> Scan | Release:
         """What a query waits for, or its refusal by name."""
         waits = _named(need.ask, query.next, *found)
         if isinstance(waits, Answer):
@@ -254,7 +258,7 @@ def _named(ask: Ask, call: Callable[..., _T], *given: Any) -> _T:
         raise type(error)(f"{ask.name!r}: {error}") from None
 
 
-def _answered(query: Waiting | Again) -> Answer:
+def _answered(query: Waiting) -> Answer:
     found = query.next()
     if not isinstance(found, Answer):
         raise RuntimeError("a query waited again after all was charged")

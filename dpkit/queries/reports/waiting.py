@@ -8,15 +8,15 @@ of the answers, those that choose a person's rows before those of the noise.
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from accounting import Release
 from dpkit.queries.answer import Answer
 from dpkit.queries.engines.together import Found, Scan
 
-__all__ = ["Again", "Waiting"]
+__all__ = ["Waiting"]
 
 
 class Waiting:
@@ -28,7 +28,8 @@ class Waiting:
         self._stopped = False
         self._told: Scan | Release | Answer | BaseException | None = None
         self._given: Found | Exception | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run,), daemon=True)
 
     def next(self, given: Found | Exception | None = None) -> Scan | Release | Answer:
         """Let it go on, with what its scan found: to its next scan, to its cost, or to its answer; raises its error."""
@@ -86,36 +87,3 @@ class Waiting:
 
 class _Stopped(Exception):
     """Another query was refused."""
-
-
-class Again:
-    """A query that is run twice, so that it keeps no columns in memory while it waits."""
-
-    def __init__(self, ask: Callable[[Any], Answer]) -> None:
-        self._ask = ask
-        self._told = False
-
-    def next(self) -> Release | Answer:
-        """Run it up to where it would spend; the second time, all of it."""
-        if self._told:
-            return self._ask(None)
-        self._told = True
-        try:
-            self._ask(self)
-        except _WouldSpend as stopped:
-            return stopped.cost
-        raise RuntimeError("a query was answered without a cost: nothing was spent")
-
-    def stop(self) -> None:
-        """It keeps nothing."""
-
-    budget = None
-
-    def spend(self, cost: Release, **_: object) -> None:
-        """End there."""
-        raise _WouldSpend(cost)
-
-
-class _WouldSpend(Exception):
-    def __init__(self, cost: Release) -> None:
-        self.cost = cost

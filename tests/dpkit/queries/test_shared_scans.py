@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from accounting import Budget, Ledger
 from dpkit import queries
-from dpkit.queries import Ask
+from dpkit.queries import Ask, _rows
 from dpkit.queries.engines import sessions, together
 from dpkit.queries.reports import plans
 
@@ -102,21 +102,51 @@ def test_shared_scans_change_no_number(sources, chosen, source, budget):
     assert found == wanted
 
 
-@settings(max_examples=12, deadline=None)
-@given(PLANS, st.sampled_from(["file", "lazy", "relation", "pandas", "polars"]), st.sampled_from([COME, SWAP]))
-def test_a_plan_gives_the_numbers_of_its_queries_called_one_after_another(sources, chosen, source, budget):
-    asks, data = named(chosen), sources[source]
-    plan = queries.plan(asks, budget=budget, rows=100)
+@settings(max_examples=15, deadline=None)
+@given(
+    PLANS,
+    st.tuples(st.sampled_from(["file", "lazy", "relation", "pandas", "polars"]), st.sampled_from([COME, SWAP]))
+    | st.tuples(st.sampled_from(["pandas", "polars"]), st.just(PEOPLE)),
+)
+def test_a_plan_gives_the_numbers_of_its_queries_called_one_after_another(sources, chosen, where_and_who):
+    """(Persons in an engine's table are drawn for all answers before the first noise.)"""
+    (source, budget), asks = where_and_who, named(chosen)
+    plan = queries.plan(asks, budget=budget, rows=100, **(EACH if budget is PEOPLE else {}))
     rng, wanted = np.random.default_rng(7), {}
     for need, strength in zip(plan.demands, plan.strengths, strict=True):
         ask, options = need.ask, need.ask.options()
         if not need.by_rank and not need.free:
             options["noise"] = plan.noise
+        if budget is PEOPLE:
+            taken = ("person", *(("max_groups", "max_per_group") if ask.grouped else ("max_contributions",)))
+            options |= {name: EACH[name] for name in taken}
         allowed = budget if need.free else need.allowed(strength, plan.noise)
-        query = queries.sum if ask.what == "sum" else getattr(queries, ask.what)
         column = () if ask.column is None else (ask.column,)
-        wanted[ask.name] = query(data, *column, where=ask.where, budget=allowed, rng=rng, **options)
-    assert numbers(plan.run(data, rng=np.random.default_rng(7))) == numbers(wanted)
+        wanted[ask.name] = getattr(queries, ask.what)(
+            sources[source], *column, where=ask.where, budget=allowed, rng=rng, **options
+        )
+    assert numbers(plan.run(sources[source], rng=np.random.default_rng(7))) == numbers(wanted)
+
+
+@pytest.mark.parametrize("source", ["pandas", "polars"])
+def test_what_is_in_memory_is_read_once_for_all_answers(sources, monkeypatch, source):
+    def counted(name, read):
+        return lambda data, *what, **how: said.append((name, *map(str, what[:1]))) or read(data, *what, **how)
+
+    said = []
+    for name in ("mask", "numbers", "grouped_by", "owners"):
+        monkeypatch.setattr(_rows, name, counted(name, getattr(_rows, name)))
+    asks = named([(kind, where) for kind in KINDS for where in (None, "v0 >= 18")])
+    queries.plan(asks, budget=PEOPLE, rows=100, **EACH).run(sources[source])
+    # two columns, of all rows and of some; no groups, towns, fewer towns, a cross-table; the persons; one condition
+    assert {name: [one for one, *_ in said].count(name) for name in ("mask", "numbers", "owners")} == {
+        "mask": 1, "numbers": 4, "owners": 2,
+    }  # fmt: skip
+    assert len([one for one in said if one == ("grouped_by", "town")]) == 4
+    said.clear()
+    queries.count(sources[source], where="v0 >= 18", budget=COME)
+    queries.count(sources[source], where="v0 >= 18", budget=COME)
+    assert len([one for one in said if one[0] == "mask"]) == 2  # outside a plan nothing is kept
 
 
 def test_queries_that_scan_twice_wait_for_each_other(sources):
