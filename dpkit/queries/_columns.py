@@ -107,7 +107,7 @@ def size(data: Any) -> int:
     data = _loaded(data)
     if isinstance(data, Mapping):
         return len(next(iter(data.values()), ()))
-    if np.ndim(data) == 0 and not hasattr(data, "__len__"):
+    if not hasattr(data, "__len__") and np.ndim(data) == 0:  # numpy makes an array of a whole frame to tell
         raise TypeError(f"data must be an array, a Series or a table, got {type(data).__name__}")
     return len(data)
 

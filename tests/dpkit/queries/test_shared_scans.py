@@ -136,6 +136,7 @@ def test_what_is_in_memory_is_read_once_for_all_answers(sources, monkeypatch, so
     said = []
     for name in ("mask", "numbers", "grouped_by", "owners"):
         monkeypatch.setattr(_rows, name, counted(name, getattr(_rows, name)))
+    monkeypatch.delattr(pl.DataFrame, "__array__")  # which would copy all of the frame
     asks = named([(kind, where) for kind in KINDS for where in (None, "v0 >= 18")])
     queries.plan(asks, budget=PEOPLE, rows=100, **EACH).run(sources[source])
     # two columns, of all rows and of some; no groups, towns, fewer towns, a cross-table; the persons; one condition
