@@ -7,12 +7,15 @@ An engine computes what two columns share as often as it is written, at least wi
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Sequence
 
 __all__ = ["layered", "once"]
 
 # of private use, which stand in no name of a column that anybody writes
 _OPEN, _CLOSE = "\ue000", "\ue001"
+# which no column of a table is called: else it would be added up in the place of what was clipped
+_NAME = f"once_{secrets.token_hex(8)}_"
 _INNERMOST = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 
 
@@ -25,13 +28,14 @@ def layered(rows: str, where: str, expressions: Sequence[str]) -> tuple[str, lis
     """What stands behind FROM (``rows`` that pass ``where``, with all that is shared), and the expressions over it.
 
     >>> square = once("a + 1")
-    >>> layered("t", "a > 2", [f"{square} * {square}", "b"])
-    ('(SELECT *, a + 1 AS _once0 FROM t AS f WHERE a > 2) AS f', ['_once0 * _once0', 'b'])
+    >>> source, (first, second) = layered("t", "a > 2", [f"{square} * {square}", "b"])
+    >>> source, first, second  # doctest: +ELLIPSIS
+    ('(SELECT *, a + 1 AS once_...0 FROM t AS f WHERE a > 2) AS f', 'once_..._0 * once_..._0', 'b')
     """
     source = f"{rows} AS f" + (f" WHERE {where}" if where else "")
     texts, made = list(expressions), 0
     while shared := list(dict.fromkeys(part for text in texts for part in _INNERMOST.findall(text))):
-        names = {part: f"_once{made + i}" for i, part in enumerate(shared)}
+        names = {part: f"{_NAME}{made + i}" for i, part in enumerate(shared)}
         made += len(names)
         texts = [_INNERMOST.sub(lambda found: names[found[1]], text) for text in texts]  # noqa: B023
         source = f"(SELECT *, {', '.join(f'{part} AS {name}' for part, name in names.items())} FROM {source}) AS f"

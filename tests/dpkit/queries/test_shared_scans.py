@@ -150,6 +150,14 @@ def test_what_is_in_memory_is_read_once_for_all_answers(sources, monkeypatch, so
     assert len([one for one in said if one[0] == "mask"]) == 2  # outside a plan nothing is kept
 
 
+@pytest.mark.parametrize("budget", [COME, SWAP])
+def test_every_engine_gives_the_numbers_of_the_same_rows_in_memory(sources, budget):
+    asks = named([(kind, where) for kind in KINDS for where in CONDITIONS])
+    plan = queries.plan(asks, budget=budget, rows=100)
+    found = {source: numbers(plan.run(data, rng=np.random.default_rng(5))) for source, data in sources.items()}
+    assert all(one == found["pandas"] for one in found.values())
+
+
 def test_queries_that_scan_twice_wait_for_each_other(sources):
     """The number of rows, which is public, and then the squares."""
     asks = [Ask("variance", "x", bounds=(0, 50), name="a"), Ask("variance", "v0", bounds=(0, 80), name="b")]
