@@ -233,11 +233,13 @@ def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -
     if not others and isinstance(first, (Coins, IntegerPair)) and count * len(first.atoms()[0]) <= _MOST_POWERS:
         return None
     sampled = {type(pair.inner) for pair, _ in parts if isinstance(pair, SubsampledPair)}
-    if LaplacePair in sampled or (GaussianPair in sampled and count <= FEW):
+    if LaplacePair in sampled or (GaussianPair in sampled and (count <= FEW or _hardly_read(parts))):
         rare = math.log(delta) - 21.0
         top = max(pair.highest(rare) for pair, _ in parts)
         bottom = max(pair.lowest(rare) for pair, _ in parts)
         tilt = best_order_for_epsilon(losses.divergence, min(delta, 0.5))
+        if count > FEW:
+            share /= 8
         step = min(math.sqrt(60 * share * epsilon / (count * tilt)), (top + bottom) / 500)
         step = max(step, count * (top + bottom) / _MOST_NODES)
         return {"step": step, "bottom": -math.ceil(bottom / step) - 1, "top": math.ceil(top / step) + 1}
@@ -253,6 +255,13 @@ def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -
         )
 
     return contour(curve, delta, epsilon, 1e7 / max(losses.highest), share)
+
+
+def _hardly_read(parts: Parts) -> bool:
+    """Whether a unit is in none of a few dozen samples of Gaussian noise, most likely: a contour would be very long."""
+    gaussian = all(isinstance(pair, SubsampledPair) and isinstance(pair.inner, GaussianPair) for pair, _ in parts)
+    reads = math.fsum(count * pair.rate for pair, count in parts if isinstance(pair, SubsampledPair))
+    return gaussian and reads <= 0.1 and sum(count for _, count in parts) <= 4 * FEW
 
 
 def _far(pair: LossPair, t: float) -> float:

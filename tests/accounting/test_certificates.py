@@ -341,6 +341,14 @@ def test_shuffled_messages_are_proved_from_both_sides() -> None:
 
 
 @pytest.mark.slow
+def test_samples_that_hardly_ever_read_a_unit_are_proved_on_a_grid() -> None:
+    """Their transform hardly decays: on a contour they would take more work than is spent."""
+    certificate = certify(18 * PoissonSubsampled(Gaussian(1.061), 0.001599), 1e-10)
+    assert "bottom" in certificate.proof["present"][0]
+    assert verify(certificate).reason == "both ends are proved"
+
+
+@pytest.mark.slow
 def test_rare_samples_with_little_noise_and_a_small_delta_are_proved():
     """Their tilt is far from the noise: a limit on work must not refuse them."""
     assert verify(certify(410 * PoissonSubsampled(Gaussian(0.9237), 0.001091), 1e-8))
