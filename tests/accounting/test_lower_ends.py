@@ -1,0 +1,87 @@
+"""Lower ends: of every kind of release the worst mechanism that is known, which never costs more than the upper end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import expon, gumbel_r, laplace
+
+import accounting
+from accounting import epsilon
+from accounting.lower.lower_bound import lower_epsilon
+from accounting.lower.maxima_in_batches import _LEADERS, _WINS
+
+# The lower end as a share of the upper one at δ = 1e-5, where every way to a witness is met.
+SHARES = {
+    "3 * ZCDP(0.1) + Gaussian(5.0)": 0.972212,
+    "2 * ZCDP(0.02) + ZCDP(0.2) + Laplace(4.0)": 0.995526,
+    "2 * DiscreteGaussian(1.3) + Gaussian(4.0)": 0.992942,
+    "3 * DiscreteGaussian(0.8)": 0.979406,
+    "4 * DiscreteGaussian(3.0, shift=2)": 1.0,
+    "5 * DiscreteLaplace(3.0)": 1.0,
+    "5 * DiscreteLaplace(6.0, shift=3)": 1.0,
+    "TreeAggregation(3.0, 8) + 3 * Laplace(9.0)": 1.0,
+    "2 * GeneralizedGaussian(3.0) + 2 * PureDP(0.2)": 1.0,
+    "5 * UnaryEncoding(1.0, 4)": 1.0,
+    "4 * ApproxDP(0.3, 1e-8) + Gaussian(4.0)": 1.0,
+    "3 * NoisyMax(0.5) + Gaussian(5.0)": 1.0,
+    "4 * NoisyMax(1.0, 'exponential')": 0.998704,
+    "3 * NoisyMax(0.8, 'laplace')": 0.994616,
+    "2 * PoissonSubsampled(NoisyMax(1.0), 0.2)": 0.997775,
+    "3 * PoissonSubsampled(NoisyMax(2.0, 'laplace'), 0.1) + Laplace(5.0)": 0.947937,
+    "10 * PoissonSubsampled(Laplace(0.8), 0.1)": 1.0,
+    "10 * PoissonSubsampled(Gaussian(1.0), 0.1)": 1.0,
+    "5 * PoissonSubsampled(DiscreteLaplace(1.0), 0.2)": 1.0,
+    "5 * PoissonSubsampled(DiscreteGaussian(1.5), 0.2)": 0.986686,
+    "3 * PoissonSubsampled(ZCDP(0.5), 0.2)": 0.881771,
+    "6 * FixedSizeSubsampled(Gaussian(1.0), 10, 100)": 0.999079,
+    "6 * FixedSizeSubsampled(Laplace(1.0), 10, 100)": 1.0,
+    "3 * FixedSizeSubsampled(NoisyMax(1.0), 10, 100) + Gaussian(6.0)": 0.990312,
+    "2 * FixedSizeSubsampled(NoisyMax(5.0), 10, 100)": 0.997785,
+    "3 * FixedSizeSubsampled(ZCDP(0.3), 20, 100)": 0.87945,
+    "4 * FixedSizeSubsampled(TreeAggregation(3.0, 4), 10, 100)": 0.998924,
+    "3 * FixedSizeSubsampled(PureDP(0.5), 20, 100)": 1.0,
+    "RandomAllocated(Gaussian(1.0), 8, 2) + Gaussian(6.0)": 1.0,
+    "RandomAllocated(Laplace(1.0), 9, 2)": 0.998795,
+    "BestOfRuns(PureDP(0.3), 0.2)": 0.991602,
+    "BestOfRuns(Gaussian(3.0), 0.1) + Gaussian(5.0)": 0.992504,
+    "BestOfPoissonRuns(Laplace(3.0), 5)": 0.993762,
+    "LocalShuffled(1.0, 200) + Gaussian(5.0)": 0.979679,
+    "2 * LocalShuffled(RandomizedResponse(1.0, 2), 200)": 0.998199,
+    "2 * LocalShuffled(RandomizedResponse(2.0, 6), 300)": 0.972837,
+    "ShuffledBinomial(2000, shift_norm=2.0, coordinates=4)": 0.997279,
+    "2 * ShuffledBinomial(3000, shift_norm=2.5, coordinates=5, rounded=False)": 0.99673,
+    "parallel(2 * Laplace(3.0), Gaussian(2.0))": 1.0,
+    "2 * ObjectivePerturbation(3.0, curvature=0.1)": 0.811535,
+}
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known:UserWarning")
+@pytest.mark.parametrize("text", SHARES)
+def test_a_lower_end_is_that_of_a_mechanism_that_fits_and_no_weaker_one(text: str) -> None:
+    """Twice what a part does would lie above the upper end, and half of it far below this share."""
+    release = eval(text, {name: getattr(accounting, name) for name in accounting.__all__})
+    lower, upper = lower_epsilon(release, 1e-5), float(epsilon(release, 1e-5))
+    assert lower <= upper
+    assert lower / upper == pytest.approx(SHARES[text], rel=1e-3)
+
+
+@settings(max_examples=15)
+@given(st.floats(-6.0, 3.0), st.floats(-6.0, 3.0), st.sampled_from(sorted(_WINS)))
+def test_how_often_the_first_of_three_scores_wins(first: float, second: float, noise: str) -> None:
+    """Against the integral of its law; with Laplace noise the third score is held by many, and the largest counts."""
+    law = {"gumbel": gumbel_r, "exponential": expon, "laplace": laplace}[noise]
+    others = _LEADERS if noise == "laplace" else 1
+
+    def density(x: float) -> float:
+        return float(law.pdf(x - first) * law.cdf(x - second) * law.cdf(x) ** others)
+
+    ends = sorted((first, second, 0.0))
+    places = [ends[0] - 45.0, *ends, ends[-1] + 45.0]
+    expected = sum(quad(density, a, b, epsabs=1e-12, limit=200)[0] for a, b in zip(places, places[1:], strict=False))
+    # of several at once, in another order
+    found = _WINS[noise](np.array([first, 0.5, first]), np.array([second, -1.0, second]))
+    assert found[[0, 2]] == pytest.approx(expected, abs=1e-8)
