@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -81,7 +83,7 @@ def test_how_often_the_first_of_three_scores_wins(first: float, second: float, n
 
     ends = sorted((first, second, 0.0))
     places = [ends[0] - 45.0, *ends, ends[-1] + 45.0]
-    expected = sum(quad(density, a, b, epsabs=1e-12, limit=200)[0] for a, b in zip(places, places[1:], strict=False))
+    expected = sum(quad(density, a, b, epsabs=1e-12, limit=200)[0] for a, b in pairwise(places))
     # of several at once, in another order
     found = _WINS[noise](np.array([first, 0.5, first]), np.array([second, -1.0, second]))
     assert found[[0, 2]] == pytest.approx(expected, abs=1e-8)
