@@ -1,5 +1,6 @@
 """Settings of the whole suite."""
 
+import compiled  # noqa: F401 (before all that is compiled)
 import linear_algebra  # noqa: F401 (before numpy)
 
 # isort: split

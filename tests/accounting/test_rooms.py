@@ -2,9 +2,10 @@
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
-import pytest
+from tabled import tabled
 
 import accounting
 from accounting import Gaussian, PoissonSubsampled, epsilon
@@ -46,20 +47,25 @@ def name_of(path):
 
 
 FILES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
-ARROWS = {name: imported(path) - {name} for name, path in FILES.items()}
 
 
-@pytest.mark.parametrize("room", NEVER)
+@cache  # every process of a run collects these tests, and few run them
+def arrows():
+    return {name: imported(path) - {name} for name, path in FILES.items()}
+
+
+@tabled("room", NEVER)
 def test_a_room_knows_what_is_below_it(room):
-    inside = [name for name in ARROWS if name.startswith(f"accounting.{room}.") or name == f"accounting.{room}"]
-    up = {(name, other) for name in inside for other in ARROWS[name] if other.split(".")[1] in NEVER[room]}
+    found = arrows()
+    inside = [name for name in found if name.startswith(f"accounting.{room}.") or name == f"accounting.{room}"]
+    up = {(name, other) for name in inside for other in found[name] if other.split(".")[1] in NEVER[room]}
     assert len(inside) > 1
     assert not up
 
 
 def test_no_file_imports_itself_by_way_of_others_even_inside_functions():
     """Files without arrows to any that are left are taken away, until none are: a circle would stay."""
-    left = dict(ARROWS)
+    left = dict(arrows())
     while free := [name for name, others in left.items() if not others & left.keys()]:
         for name in free:
             del left[name]
