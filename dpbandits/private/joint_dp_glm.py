@@ -16,8 +16,9 @@ outgrown twice what it was at the last estimate (V ⋠ 2V_o), and so is θ_τ if
 projected gradient descent, θ_o over {‖θ‖ ≤ S} from the exploration set, θ_τ over {‖θ − θ_o‖_V ≤ γ√κ, ‖θ‖ ≤ S} from the
 rest. No ridge is added to the losses: the noise and the number of steps are chosen in public, and the sets are bounded.
 
-Where no base rate is stated the level of rewards is released once, early (``private.parts.level_once``), at a fiftieth
-of μ². If rewards are far below the middle of their range, both estimates are made anew at that level, from all rounds.
+Where no base rate is stated the level of rewards is released once, early, at a fiftieth of μ²
+(``private.parts.records.level_of``). If rewards are far below the middle of their range, both estimates are made anew
+at that level, from all rounds.
 
 Where this differs from the paper, and why
 ------------------------------------------
@@ -102,8 +103,7 @@ from dpbandits.private.parts.capped_calls import (
     largest_gradient,
 )
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.level_once import LEVEL_SHARE, due, number_sensitivity
-from dpbandits.private.parts.records import begins_in_the_middle, with_level
+from dpbandits.private.parts.records import ONCE_SHARE, begins_in_the_middle, known_after, with_level
 from dpbandits.private.parts.two_designs import Designs, Levels, Price, older
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
@@ -277,10 +277,10 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         # the noise: one multiplier for the streams, one for all calls of either optimizer together
         steps, m = max(1, len(self.schedule.ends)), self.rounds_per_person or 1
         known = self.mechanism, self.stream_share, steps, budget.adjacency, m
-        price, after = Price(*known, LEVEL_SHARE), None
+        price, after = Price(*known, ONCE_SHARE), None
         if parameters == "practical" and begins_in_the_middle(self):
-            noise = price.numbers(calibrate(price, budget)) * number_sensitivity(budget.adjacency)
-            after = due(self.schedule.ends, noise, T)
+            noise = price.numbers(calibrate(price, budget)) * (0.5 if budget.adjacency == "zero_out" else 1.0)
+            after = known_after(self.schedule.ends, noise, T)
         if after is None:
             price = Price(*known)
         z, slope = calibrate(price, budget), self.link.lipschitz(S)

@@ -14,7 +14,7 @@ import numpy as np
 from accounting import Adjacency, Budget, Gaussian
 from accounting import delta as delta_of
 from accounting.arrays import Array
-from dpbandits.private.parts.level_once import deviations, level_of, number_sensitivity
+from dpbandits.private.parts.records import deviations, level_of
 from dpbandits.private.parts.two_designs import Designs, Levels
 from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall
 from dpkit.mechanisms import GaussianMechanism
@@ -145,7 +145,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The level of rewards, released once (:mod:`~dpbandits.private.parts.level_once`), and the calls at it.
+    """The level of rewards, released once, and the calls at it.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class Numbers:
         """The level, by the rewards of both sets."""
         rewards = np.concatenate([rows.array[:, -1] for rows in (sums.explored, sums.others)])
         total = np.array([float(deviations(rewards, self.reward_range).sum())])
-        apart = number_sensitivity(adjacency)
+        apart = 0.5 if adjacency == "zero_out" else 1.0
         mechanism = GaussianMechanism(noise_multiplier=self.z, sensitivity=apart, adjacency=adjacency, rng=rng)
         noisy = float(mechanism.release(total)[0])
         return level_of(self.link, self.reward_range, noisy, self.z * apart, decisions)

@@ -15,13 +15,14 @@ A record is a pair (w·x xᵀ, g·x), formed at a parameter θ that was released
   ψ = min(1/‖x‖, 2) makes gradients of unit length: the noise does not shrink with ‖x‖. Vectors longer than 1, as
   v = A x may be, have ψ = 1/‖v‖², and those longer than 10⁵⁰, or of entries that are no numbers, ψ = 0.
 
-:class:`Levels` moves c₀ to where rewards are.
+:class:`Levels` moves c₀ to where rewards are. Policies whose optimizers read all rounds again keep nothing that is
+formed at a level: they release the sum of (r − middle)/(high − low) once, and estimate anew at :func:`level_of` it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -41,9 +42,13 @@ __all__ = [
     "Level",
     "Levels",
     "SecantRecord",
+    "ONCE_SHARE",
     "balanced_share",
     "begins_in_the_middle",
     "checked_slope",
+    "deviations",
+    "known_after",
+    "level_of",
     "lopsided",
     "never_cut",
     "typical_deviation",
@@ -72,6 +77,8 @@ EARLY, _LOWER = 0.1, 0.75
 _ABOVE = 0.5
 # of the least chance of a reward
 _CHANCE = 0.05
+# of μ², what a level costs that is released once: 1 % more of all other noise; and how well it must be known then
+ONCE_SHARE, _ONCE = 0.02, 0.05
 # b is longer than noise and chance make it if its square is so many times what they give it on average
 _LOPSIDED = 2.0
 # the squares of W, and of what is in proportion to it, must be numbers
@@ -308,8 +315,7 @@ class Levels:
 
     def deviations(self, rewards: Array) -> Array:
         """The same for many rewards."""
-        low, high = self.reward_range
-        return np.clip((rewards - low) / (high - low) - 0.5, -0.5, 0.5)
+        return deviations(rewards, self.reward_range)
 
     def moved(self, last: float, total: float, noise: float, rounds: float) -> tuple[float, bool]:
         """The level that follows the ``last`` one after so many rounds with a number, and whether it is settled.
@@ -319,8 +325,7 @@ class Levels:
         if rounds == 0:
             return last, False
         low, high = self.reward_range
-        mean = min(max(-0.5, total / rounds), 0.5)
-        se = math.hypot(noise / rounds, math.sqrt(max(0.25 - mean**2, _CHANCE) / rounds))
+        mean, se = _mean(total, noise, rounds)
         settled, below = se <= _SETTLED, -mean - _FAR
         lower = _LOWER if self.until is None else _HALF
         if self.until is None or last or se > _SOON:
@@ -330,7 +335,7 @@ class Levels:
             settled = settled or below <= -se
         if not moves:
             return last, settled
-        share = max(0.5 + mean + _ABOVE * se, 2.0 * se)
+        share = _share(mean, se)
         rate = low + share * (high - low)
         # a link that does not take this value has no such level
         if not self.link.reaches(rate):
@@ -338,6 +343,48 @@ class Levels:
         if last and share > lower * (float(self.link.mean(last)) - low) / (high - low):
             return last, settled
         return self.link.inverse(rate), settled
+
+
+def deviations(rewards: Array, reward_range: tuple[float, float]) -> Array:
+    """(r − middle)/(high − low), within ±½ whatever rewards are."""
+    low, high = reward_range
+    return np.clip((rewards - low) / (high - low) - 0.5, -0.5, 0.5)
+
+
+def _mean(total: float, noise: float, rounds: float) -> tuple[float, float]:
+    """The mean of so many deviations, and its standard error."""
+    mean = min(max(-0.5, total / rounds), 0.5)
+    return mean, math.hypot(noise / rounds, math.sqrt(max(0.25 - mean**2, _CHANCE) / rounds))
+
+
+def _share(mean: float, se: float) -> float:
+    """Where in the range the level is taken to be."""
+    return max(0.5 + mean + _ABOVE * se, 2.0 * se)
+
+
+def known_after(ends: Sequence[int], noise: float, horizon: int) -> int | None:
+    """The first end of a batch at which noise leaves the mean known to ±0.05; None if that is not in the first T/5.
+
+    Examples
+    --------
+    >>> known_after([20, 42, 66, 93], noise=3.0, horizon=1000), known_after([20, 42, 66, 93], noise=9.0, horizon=1000)
+    (66, None)
+    """
+    for end in ends:
+        if end > horizon / 5:
+            break
+        if noise <= _ONCE * end:
+            return end
+    return None
+
+
+def level_of(link: Link, reward_range: tuple[float, float], total: float, noise: float, rounds: int) -> float:
+    """The level by a noisy sum of deviations over so many rounds; 0 unless it is below the middle by 0.2 at least."""
+    low, high = reward_range
+    mean, se = _mean(total, noise, rounds)
+    rate = low + _share(mean, se) * (high - low)
+    # a link that does not take this value has no such level
+    return link.inverse(rate) if -mean >= _FAR and link.reaches(rate) else 0.0
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from dpbandits.policies import (
     StandingPrivateGLM,
 )
 from dpbandits.private.parts.arm_fits import LevelPrior
-from dpbandits.private.parts.level_once import deviations, level_of
-from dpbandits.private.parts.records import Levels, with_level
+from dpbandits.private.parts.records import Levels, deviations, level_of, with_level
 from dpkit.geometry import pair_sensitivity
 from dpkit.models.links import Link, get_link
 from dpkit.moments.pairs import PairBounds
