@@ -164,11 +164,43 @@ class _Additive:
         >>> np.concatenate([mechanism.release_part(part, of=6) for part in np.zeros((3, 2))]).shape
         (6,)
         """
+        self._check_parts()
+        return self._noisy(real_array("value", value), of, lambda: randomness.resolve(self._rng))
+
+    def release_whole(self, whole: NDArray[np.int64], unit: float, *, of: int) -> NDArray[np.float64]:
+        """As :meth:`release_part`, on the lattice, of whole numbers of ``unit``, a power of two; overwrites ``whole``.
+
+        They are rounded to γ, which must be larger, by a shift: in a third of the time that floats take,
+        and all digits count, where a float64 holds 53 of them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpkit.mechanisms import GaussianMechanism
+        >>> mechanism = GaussianMechanism(noise_multiplier=2.0, sensitivity=1.0)
+        >>> mechanism.release_whole(np.array([3, 2**40]), 2.0**-40, of=2).shape
+        (2,)
+        """
+        self._check_parts()
+        granularity, scale = self._lattice(of)
+        shift = math.frexp(granularity)[1] - math.frexp(check_granularity(unit))[1]
+        if not (self.exact and 1 <= shift <= 62):
+            raise ValueError(
+                "unit must be at most half of the granularity of an exact mechanism, and at least 2**-62 of it, "
+                f"got unit={unit!r}, granularity={granularity!r}, exact={self.exact}"
+            )
+        # ⌊whole/2^shift + ½⌋, without a sum that could overflow
+        whole >>= shift - 1
+        whole += 1
+        whole >>= 1
+        whole += self._law.rounded(scale, whole.shape, rng=randomness.resolve(self._rng))
+        return from_lattice(whole, granularity)
+
+    def _check_parts(self) -> None:
         if self._ledger is not None or self.norm_bound is not None:
             raise ValueError(
-                "release_part needs a mechanism without ledger and norm_bound, as it does not see the whole"
+                "a part is released by a mechanism without ledger and norm_bound: it does not see the whole"
             )
-        return self._noisy(real_array("value", value), of, lambda: randomness.resolve(self._rng))
 
     def _noisy(
         self, x: NDArray[np.float64], size: int, source: Callable[[], np.random.Generator]

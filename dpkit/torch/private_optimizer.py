@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.torch.exact_sums import Lattice
+from dpkit.training.whole_rows import BITS
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["PrivateSteps", "row_gradients"]
 
 # numbers that get their noise together: few enough to stay in a cache
-_BLOCK = 1 << 16
+_BLOCK = 1 << 17
 
 
 def row_gradients(
@@ -59,17 +60,17 @@ def row_gradients(
     return gradients
 
 
-def _blocks(totals: Sequence[torch.Tensor]) -> Iterator[NDArray[np.int64]]:
-    """All numbers in their order, some at a time, each block in the place of the one before it."""
-    block, filled = np.empty(_BLOCK, np.int64), 0
+def _blocks(totals: Sequence[torch.Tensor], block: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """All numbers in their order, some at a time, in ``block``."""
+    filled = 0
     for total in totals:
         numbers = total.cpu().numpy().reshape(-1)
         while numbers.size:
-            more = min(_BLOCK - filled, numbers.size)
+            more = min(block.size - filled, numbers.size)
             block[filled : filled + more] = numbers[:more]
             numbers = numbers[more:]
             filled += more
-            if filled == _BLOCK:
+            if filled == block.size:
                 yield block
                 filled = 0
     if filled:
@@ -113,6 +114,8 @@ class PrivateSteps:
 
         self._inner, self._parameters, self._mechanism, self._on = inner, list(parameters), mechanism, on
         self._batch, self._rate = batch, rate
+        # kept from step to step, for fresh memory takes longer than what is done with it
+        self._block = np.empty(min(_BLOCK, sum(p.numel() for p in self._parameters)), np.int64)
         self._accountant = RDPAccountant()
         self._schedule = None if schedule is None else schedule(inner)
         if self._schedule is not None and not callable(getattr(self._schedule, "state_dict", None)):
@@ -132,8 +135,11 @@ class PrivateSteps:
         size = sum(total.numel() for total in totals)
         noisy = torch.empty(size, dtype=max((p.dtype for p in self._parameters), key=lambda kind: kind.itemsize))
         start = 0
-        for whole in _blocks(totals):
-            found = self._mechanism.release_part(self._on.values(whole), of=size)
+        for whole in _blocks(totals, self._block):
+            if self._mechanism.exact:
+                found = self._mechanism.release_whole(whole, self._on.unit * 2.0**-BITS, of=size)
+            else:
+                found = self._mechanism.release_part(self._on.values(whole), of=size)
             noisy[start : start + whole.size] = torch.from_numpy(found)
             start += whole.size
         for p, gradient in zip(self._parameters, noisy.split([p.numel() for p in self._parameters]), strict=True):

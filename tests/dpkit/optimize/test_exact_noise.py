@@ -142,7 +142,13 @@ def test_dp_sgd(exact):
     weight, on = torch.nn.Parameter(torch.zeros(D)), lattice(1.0)
     mechanism = GaussianMechanism(noise_multiplier=0.3, sensitivity=1.0, adjacency="add_remove", exact=exact)
     found = []
-    release = mechanism.release_part
+    whole_release, release = mechanism.release_whole, mechanism.release_part
+
+    def recorded(whole, unit, of):
+        found.append((whole * unit, whole_release(whole, unit, of=of)))
+        return found[-1][1]
+
+    mechanism.release_whole = recorded
     mechanism.release_part = lambda value, of: found.append((value, release(value, of=of))) or found[-1][1]
     private = PrivateSteps(torch.optim.SGD([weight], lr=0.1), [weight], mechanism, on, batch=1, rate=0.5)
     for rows in (0, 1):
@@ -198,6 +204,26 @@ def test_a_poisson_sample_is_no_likelier_than_its_price():
     assert len(poisson_sample(np.random.default_rng(0), 100, 1.0)) == 100
 
 
+@pytest.mark.parametrize("unit", [2.0**-11, 2.0**-12, 2.0**-30, 2.0**-72])
+def test_whole_numbers_are_released_as_the_numbers_they_stand_for(unit):
+    # γ is 2⁻¹⁰: from the same source the same, but that a half is rounded up, and not to even
+    given = {"noise_multiplier": 1.0, "sensitivity": 1.0, "granularity": 2.0**-10, "exact": True}
+    one, other = (GaussianMechanism(**given, rng=np.random.default_rng(0)) for _ in range(2))
+    whole = np.random.default_rng(1).integers(-(2**40), 2**40, 300)
+    whole[:2] = -1, 1
+    found = one.release_whole(whole.copy(), unit, of=300) * 2**10
+    wanted = other.release_part(whole * unit, of=300) * 2**10
+    half = (whole * unit * 2**10) % 1 == 0.5
+    assert np.array_equal(found - wanted, half & (np.floor(whole * unit * 2**10) % 2 == 0))
+
+
+@pytest.mark.parametrize(("unit", "exact"), [(2.0**-10, True), (2.0**-73, True), (2.0**-30, False)])
+def test_whole_numbers_that_a_shift_does_not_round_are_refused(unit, exact):
+    mechanism = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, granularity=2.0**-10, exact=exact)
+    with pytest.raises(ValueError, match="unit must be at most half of the granularity"):
+        mechanism.release_whole(np.zeros(2, np.int64), unit, of=4)
+
+
 def test_parts_of_an_array_get_the_noise_of_the_whole():
     size = 4000
     whole = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, rng=np.random.default_rng(0))
@@ -212,5 +238,7 @@ def test_parts_of_an_array_get_the_noise_of_the_whole():
     assert not np.remainder(part, granularity).any()
     assert np.remainder(part, 2 * granularity).any()
     bounded = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, norm_bound=1.0)
+    with pytest.raises(ValueError, match="does not see the whole"):
+        bounded.release_whole(np.zeros(2, np.int64), 2.0**-40, of=4)
     with pytest.raises(ValueError, match="does not see the whole"):
         bounded.release_part(np.zeros(2), of=4)
