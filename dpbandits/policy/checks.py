@@ -38,7 +38,7 @@ _NORM_TOLERANCE = 1e-9
 # one spare rounding step, so that scaled rows are at most 1 and not just about 1
 _SPARE = 1 + 2.0**-50
 # the products of rows; numpy 1 has a slower way only
-_vecdot: Callable[[Array, Array], Array] = getattr(np, "vecdot", lambda X, Y: np.einsum("ij,ij->i", X, Y))
+_vecdot: Callable[[Array, Array], Array] = getattr(np, "vecdot", lambda X, Y: np.einsum("...j,...j->...", X, Y))
 
 
 def real_array(name: str, value: ArrayLike | None) -> Array:

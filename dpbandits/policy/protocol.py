@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
-from accounting.checks import choice, fraction, integer
+from accounting.checks import choice, integer
 from accounting.printed import as_html, parameter_cells
 from dpbandits.durability import state
 from dpbandits.durability.decision_log import DecisionLog, log_of
@@ -29,8 +29,9 @@ from dpbandits.durability.pending import Pending
 from dpbandits.policy import logs
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.checks import checked_base_rate, checked_reward, checked_row
-from dpbandits.policy.choices import Law, Told
+from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision, PrivacyReport
+from dpbandits.policy.elsewhere import made_elsewhere
 from dpbandits.policy.offers import ROWS, Offer
 from dpbandits.policy.open_decisions import OpenDecisions
 from dpbandits.policy.options import CommonOptions, Options, Violation
@@ -215,7 +216,7 @@ class Policy(ManyRounds, ABC):
         X = self.checked_arms(arms)
         self.check_process()
         with self.lock:
-            who = self._admitted(person)
+            who = self.admitted(person)
             self.prepare(X)
             found = self.score(X)
             law, scores = (found, found.draw(self.rng)) if isinstance(found, Law) else (None, found)
@@ -254,22 +255,11 @@ class Policy(ManyRounds, ABC):
             As by ``select``, or if there is no such arm or probability. The policy's state is as it was.
         """
         X = self.checked_arms(arms)
-        row, count = self.checked_row(index, self.count(X)), self.count(X)
-        chance = math.nan if probability is None else fraction("probability", probability, include_one=True)
-        self.check_process()
-        with self.lock:
-            who = self._admitted(person)
-            newest = self.number()
-            if release is not None and integer("release", release, at_least=0) > newest:
-                raise ValueError(f"release must be at most {newest}, the newest there is, got release={release!r}")
-            self.prepare(X)
-            number = self.number() if release is None else release
-            return self._decided(X, row, np.empty(0), Told(chance, count), (person, who), number)
+        row = checked_row(index, count := self.count(X))
+        with made_elsewhere(self, X, count, person, probability, release) as (law, whose, number):
+            return self._decided(X, row, np.empty(0), law, whose, number)
 
-    def checked_row(self, index: Any, count: int) -> Any:
-        return checked_row(index, count)  # also of other shapes, where a choice is more than a row
-
-    def _admitted(self, person: object) -> int:
+    def admitted(self, person: object) -> int:
         """Refuse a round that there must not be; else whose it is, as it is kept."""
         self.check_open()
         if self.horizon is not None and self.decisions >= self.horizon:

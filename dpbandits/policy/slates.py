@@ -25,6 +25,7 @@ from accounting.checks import fraction, integer
 from dpbandits.policy.checks import checked_row, unit_row
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
+from dpbandits.policy.elsewhere import made_elsewhere
 from dpbandits.policy.protocol import Pending, Policy
 
 __all__ = ["Examination", "Page", "SlateDecision", "SlatePolicy", "checked_examination", "ranked", "shown_of"]
@@ -95,7 +96,7 @@ class SlatePolicy(Policy):
         X, sets = self.checked_slots(arms)
         self.check_process()
         with self.lock:
-            who = self._admitted(person)
+            who = self.admitted(person)
             self.prepare(X)
             return self._shown(X, self.page(X, sets, self.score, self.rng), (person, who), self.number())
 
@@ -135,40 +136,6 @@ class SlatePolicy(Policy):
         with self.lock:
             return [self.select(*one) for one in zip(arms, whose, strict=True)]
 
-    def register(
-        self, arms: ArrayLike | None, index: int | Sequence[int], person: str | bytes | int | None = None, **more: Any
-    ) -> SlateDecision:
-        """Write down a slate that was chosen elsewhere, such as by :meth:`dpbandits.Released.choose`.
-
-        Parameters
-        ----------
-        arms : array_like of shape (K, d)
-        index : sequence of int, or int
-            By position, from the top: the row of each arm that is shown, all different. A number is a slate of one.
-        person, **more
-            As for :meth:`dpbandits.Policy.register`, also for errors.
-        """
-        found: Any = super().register(arms, index, person, **more)  # type: ignore[arg-type]
-        return found  # type: ignore[no-any-return]
-
-    def checked_row(self, index: Any, count: int) -> tuple[int, ...]:
-        rows = tuple(checked_row(one, count) for one in (index if np.ndim(index) else [index]))
-        if not 0 < len(set(rows)) == len(rows) <= self.k:
-            raise ValueError(f"index must hold from 1 to k={self.k} rows, all different, got index={index!r}")
-        return rows
-
-    def _decided(
-        self,
-        arms: Array,
-        index: Any,
-        scores: Array,
-        law: Law | None,
-        whose: tuple[object, int],
-        release: int,
-    ) -> SlateDecision:
-        rows = np.array(index)
-        return self._shown(arms, Page(rows, rows, scores, law), whose, release)
-
     def _shown(self, arms: Array, page: Page, whose: tuple[object, int], release: int) -> SlateDecision:
         """Wait for the clicks on a slate, and log its first position."""
         person, who = whose
@@ -179,8 +146,49 @@ class SlatePolicy(Policy):
             self.decision_log.decided(made, arms, person, release)
         return made
 
+    def register(
+        self,
+        arms: ArrayLike | None,
+        index: int | Sequence[int],
+        person: str | bytes | int | None = None,
+        *,
+        probability: float | None = None,
+        release: int | None = None,
+    ) -> SlateDecision:
+        """Write down a slate that was shown elsewhere, such as by :class:`dpbandits.Released`.
+
+        Parameters
+        ----------
+        arms : array_like of shape (K, d) or (k, K, d)
+            What was offered, as for ``select``.
+        index : sequence of int, or int
+            By position the rows that were shown, each once, at most k: ``Released.choose(arms).indices``. Of every slot
+            where each has arms of its own. A number is a slate of one.
+        person, probability, release
+            As for :meth:`dpbandits.Policy.register`, also for errors; the probability is that of the first position.
+
+        Examples
+        --------
+        >>> from accounting import Budget
+        >>> from dpbandits.policies import SlatePrivateGLM
+        >>> learner = SlatePrivateGLM(dim=3, k=2, budget=Budget(1.0, 1e-6), horizon=1000)
+        >>> shown = learner.released().choose(np.eye(3))
+        >>> learner.update(learner.register(np.eye(3), shown.indices), [0.0, 1.0])
+        """
+        X, sets = self.checked_slots(arms)
+        size = len(X) // sets
+        chosen = index if isinstance(index, Sequence | np.ndarray) else [index]
+        indices = np.array([checked_row(one, size) for one in chosen], dtype=np.int64)
+        rows = indices + np.arange(len(indices)) * size if sets > 1 else indices
+        # where every slot has arms of its own, all are shown
+        if not max(1, sets) <= len(rows) <= self.k or len({*rows.tolist()}) < len(rows):
+            some = f"k={self.k} rows, one for each slot" if sets > 1 else f"from 1 to k={self.k} rows, each once"
+            raise ValueError(f"index must be {some}, got index={index!r}")
+        with made_elsewhere(self, X, size, person, probability, release) as (law, whose, number):
+            return self._shown(X, Page(rows, indices, np.empty(0), law), whose, number)
+
     def admit_choice(self, arm: Array, index: int, who: int) -> int:
-        # a row of a log: a slate of one
+        # that of a log, a slate of one
         return self._admit(arm[None], (index,), who)[0]
 
     def _admit(self, shown: Array, chosen: tuple[int, ...], who: int) -> tuple[int, Array]:

@@ -96,24 +96,6 @@ def test_a_slate_that_was_chosen_elsewhere_is_learned_as_ones_own(examination, g
     assert np.array_equal(here.sums.batch, there.sums.batch)
 
 
-@pytest.mark.parametrize(
-    ("index", "error", "words"),
-    [
-        ([0, 1, 2, 3], ValueError, "index must hold from 1 to k=3 rows, all different"),
-        ([0, 1, 0], ValueError, "all different"),
-        ([], ValueError, "from 1 to k=3 rows"),
-        ([0, 5], ValueError, "index must be that of one of 5 arms, got index=5"),
-        ([0, -1], ValueError, "index must be at least 0"),
-        ([0, 0.5], TypeError, "index must be"),
-    ],
-)
-def test_a_wrong_slate_is_not_written_down(index, error, words):
-    policy = private()
-    with pytest.raises(error, match=words):
-        policy.register(balls(seeded(), 5, 3), index)
-    assert policy.decisions == 0
-
-
 # ----------------------------------------------------------------------------------- pages from what was released
 
 
@@ -168,6 +150,33 @@ def test_pages_of_public_candidates_leave_out_what_a_request_excludes():
         assert one.indices == tuple(best[[0, 2, 1]] if len(best) == 3 else best)
         assert 0.0 < one.probability <= 1.0
     assert ranking.choose([*range(8)]).indices == (8,)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (2, 3), (3, 5, 3)], ids=["one set", "fewer than k", "a set for each slot"])
+def test_a_page_that_was_shown_elsewhere_is_learned_like_the_policys_own(shape):
+    arms, (one, other) = balls(seeded(4), *shape), (learned(LOOKS) for _ in range(2))
+    made = one.select(arms)
+    told = other.register(arms, made.indices, probability=0.25)
+    assert (told.id, told.index, told.indices, told.probability) == (made.id, made.index, made.indices, 0.25)
+    np.testing.assert_array_equal(told.arms, made.arms)
+    for policy, decision in ((one, made), (other, told)):
+        policy.update(decision, [0.0, 1.0])
+    np.testing.assert_array_equal(one.sums.batch, other.sums.batch)
+
+
+@tabled("own, index, message", [
+    (False, [], "from 1 to k=3 rows"), (False, [1, 1], "each once"), (False, [0, 1, 2, 3], "from 1 to k=3 rows"),
+    (False, [7], "one of 7 arms"), (False, [-1, 0], "index must be"), (False, [0, 0.5], "index must be"),
+    (True, [0, 1], "one for each slot"), (True, [0, 1, 5], "one of 5 arms"),
+])  # fmt: skip
+def test_pages_that_nobody_can_have_seen_are_refused_and_nothing_changes(own, index, message):
+    policy, arms = private(), balls(seeded(4), 3, 5, 3) if own else balls(seeded(4), 7, 3)
+    with pytest.raises((ValueError, TypeError), match=message):
+        policy.register(arms, index)
+    assert policy.decisions == 0
+    same = policy.register(balls(seeded(), 3, 5, 3), [2, 2, 2])  # of three slots
+    assert same.indices == (2, 2, 2)
+    assert policy.register(arms[0] if own else arms, 1).indices == (1,)
 
 
 # --------------------------------------------------------------------------------------------- what clicks say
