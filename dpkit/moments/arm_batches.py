@@ -63,12 +63,10 @@ def least_noise(budget: Budget, records: int = 1) -> Laplace | Gaussian:
     return min(laws, key=_std)
 
 
+@lru_cache(maxsize=64)
 def _laplace(budget: Budget, records: int) -> Laplace:
-    # without δ the sum of all ε is the price, and other accountants are asked for nothing
-    by: Literal["pure"] | None = "pure" if budget.delta == 0 else None
     adjacency = budget.adjacency
-    z = calibrate(lambda z: records * Laplace(z, adjacency=adjacency), budget, accountant=by)
-    return Laplace(z, adjacency=adjacency)
+    return Laplace(calibrate(lambda z: records * Laplace(z, adjacency=adjacency), budget), adjacency=adjacency)
 
 
 def _std(law: Laplace | Gaussian) -> float:
