@@ -303,7 +303,7 @@ def test_a_query_that_costs_more_than_planned_ends_the_run(table, monkeypatch):
         plan.run(table)
 
 
-def test_a_table_that_an_engine_reads_is_asked_once_for_each_answer(table, tmp_path):
+def test_a_table_that_an_engine_reads_gives_the_answers_of_one_in_memory(table, tmp_path):
     """And a query that is refused leaves no thread waiting, and nothing spent."""
     pytest.importorskip("duckdb", reason="the extra 'tables' is not installed")
     path = tmp_path / "visits.parquet"
