@@ -14,6 +14,7 @@ from accounting import (
     BudgetExceeded,
     Gaussian,
     Ledger,
+    PoissonSubsampled,
     PureDP,
     UnsupportedRelease,
     audit,
@@ -190,3 +191,19 @@ def test_an_audit_reports_scopes_and_quotas():
     # a quota that is passed by what was there before is found
     ledger.set_quota("north", Budget(0.1, 1e-6))
     assert audit.recompute(ledger).problems == ["what was recorded in 'north' passes its quota 0.1 at δ=1e-06"]
+
+
+KINDS = [Gaussian(9.0), PureDP(0.25), 60 * PoissonSubsampled(Gaussian(1.5), 0.01)]
+
+
+@settings(max_examples=10)
+@given(st.lists(st.tuples(st.sampled_from(["north", "south"]), st.sampled_from(KINDS)), min_size=2, max_size=8))
+def test_what_remains_is_what_the_worst_off_unit_has(spends):
+    """Also where no measure says who that is: one met Gaussian noise, and another what is dear in higher moments."""
+    ledger = Ledger(Budget(2.0, 1e-6, adjacency="add_remove"), accountant="mixed")
+    for scope, release in [("north", KINDS[1]), ("south", KINDS[2]), *spends]:
+        with suppress(BudgetExceeded):
+            ledger.spend(release, scope=scope)
+    each = [ledger.remaining(scope=scope) for scope in ("north", "south")]
+    assert ledger.remaining() == min(each)
+    assert max(each) < 2.0
