@@ -18,6 +18,7 @@ from accounting.lower.maxima_in_batches import _LEADERS, _WINS
 
 # The lower end as a share of the upper one at δ = 1e-5, where every way to a witness is met.
 SHARES = {
+    "ZCDP(0.3)": 1.0,
     "3 * ZCDP(0.1) + Gaussian(5.0)": 0.972212,
     "2 * ZCDP(0.02) + ZCDP(0.2) + Laplace(4.0)": 0.995526,
     "2 * DiscreteGaussian(1.3) + Gaussian(4.0)": 0.992942,
@@ -55,6 +56,7 @@ SHARES = {
     "2 * LocalShuffled(RandomizedResponse(1.0, 2), 200)": 0.998199,
     "2 * LocalShuffled(RandomizedResponse(2.0, 6), 300)": 0.972837,
     "ShuffledBinomial(2000, shift_norm=2.0, coordinates=4)": 0.997279,
+    "ShuffledBinomial(2000, shift_norm=2.0, coordinates=4, rounded=True)": 0.994642,
     "2 * ShuffledBinomial(3000, shift_norm=2.5, coordinates=5, rounded=False)": 0.99673,
     "parallel(2 * Laplace(3.0), Gaussian(2.0))": 1.0,
     "2 * ObjectivePerturbation(3.0, curvature=0.1)": 0.811535,
