@@ -8,6 +8,9 @@ shuffled sum of x xᵀ, and θ_1, fitted by shuffled gradient descent. In batch 
 2. scales the others by √(μ̇(xᵀθ_1)/β(x)), β(x) = exp(R·min(2S, half-width of x after batch 1)), and
 3. plays from a G-optimal design of the scaled arms; H_k sums what step 2 makes of x xᵀ, and θ_k is fitted to batch k.
 
+Where no base rate is stated, the first batch also tells the level of rewards, the sum of (r − middle)/(high − low) at a
+twentieth of its squared privacy loss, and θ_1 is fitted at it (``private.parts.records.level_of``).
+
 Source: Sarmasarkar (2026, arXiv:2602.00417), Algorithm 1, after Sawarni, Das, Barman & Sinha (2024). Its bounds are
 ‖x‖_{V⁻¹}γ√κ for batch 1 and ‖x‖_{H_k⁻¹}γ after it (Lemma F.9).
 
@@ -22,6 +25,8 @@ Guarantee
   [0, W], W = sup μ̇ over [−S, S] (1 in the first batch), because ‖θ_1‖ ≤ S and β ≥ 1, and it is clipped there: the paper
   asks for an event of high probability instead. Gradients are clipped to L = sup |μ(e) − r|, which no gradient at
   ‖θ‖ ≤ S passes.
+* Where the level of rewards is learned, the first batch has one more sum, of numbers in [−½, ½]; users without a reward
+  add the null number.
 * The releases of a batch are composed and calibrated as a whole, with ``matrix_share`` of the squared privacy loss for
   the matrix. ``analysis="paper"`` gives each half of ε and of δ instead, with b and g of the paper's (122) and its
   composition over the rounds of a descent. It is not the paper's descent: this one stops after at most 200 rounds,
@@ -45,10 +50,10 @@ why.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Literal, Unpack, cast
+from typing import Any, ClassVar, Literal, Unpack, cast
 
 import numpy as np
 
@@ -63,21 +68,26 @@ from dpbandits.policy.protocol import Pending, Policy
 from dpbandits.private.parts.batch_plans import numeric_plan, paper_lengths, paper_plan
 from dpbandits.private.parts.half_widths import HalfWidths, surviving
 from dpbandits.private.parts.held_rows import HeldRows
+from dpbandits.private.parts.records import begins_in_the_middle, with_level
 from dpkit.geometry import g_optimal_design
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
-from dpkit.models.losses import matching_loss
 from dpkit.moments.shuffled import max_cost
 
 __all__ = ["ShuffleGLM"]
 
+# of the first batch's squared privacy loss, what goes to the level of rewards; and how large its noise may be, beside
+# the number of users
+_LEVEL_SHARE, _KNOWN = 0.05, 0.15
+
 
 @dataclass(frozen=True)
 class Estimates:
-    """The public half: θ_k and Q_k of every batch, zero for those to come."""
+    """The public half: θ_k and Q_k of every batch, zero for those to come, and the level of rewards."""
 
     thetas: Array
     shapes: Array
+    level: float
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,7 @@ class Design:
         """μ̇(xᵀθ_1)/β(x) of every row; 1 in the first batch."""
         if since == 0:
             return np.ones(len(X))
-        weights = np.asarray(self.link.derivative(X @ public.thetas[0]))
+        weights = np.asarray(self.link.derivative(public.level + X @ public.thetas[0]))
         if self.beta is not None:
             reach, R = self.beta
             weights = weights * np.exp(-R * np.minimum(reach, norms(X, public.shapes[0])))
@@ -161,7 +171,9 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
     failure_probability : float
         ζ of the theory's parameters.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (by default learned where
+        rewards are well below the middle of their range, if noise permits; not for counts, nor with the theory's
+        parameters or the paper's analysis), ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.PrivatePolicy`, also for errors.
 
@@ -181,6 +193,7 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
     """
 
     trust: ClassVar[Literal["shuffle"]] = "shuffle"
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
     prices_persons = True
     secret = ("rows",)
 
@@ -227,16 +240,23 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
             self.schedule = Schedule(tuple(int(end) for end in np.cumsum(lengths) if end < T))
         ends, m = self.schedule.ends, self.rounds_per_person or 1
         spans = [(end - start, W if start else 1.0) for start, end in pairwise([0, *ends])]
+        # the first batch tells the level, if its users are so many that noise leaves it known
+        self.learns = self.parameters == "practical" and analysis == "numeric" and begins_in_the_middle(self)
         if analysis == "paper":
             plans = [paper_plan(dim, users, weight, budget) for users, weight in spans]
         else:
             share = self.matrix_share
             plans = [numeric_plan(dim, users, weight, L, budget, share, m) for users, weight in spans]
-        self.rows = HeldRows(dim, plans, matching_loss(self.link, S, clip=L), S, W, analysis, self.rng)
+            if plans and self.learns:
+                first = numeric_plan(dim, *spans[0], L, budget, share, m, _LEVEL_SHARE)
+                users = spans[0][0]
+                self.learns = first.numbers is not None and first.numbers.noise_std(users) <= _KNOWN * users
+                plans[0] = first if self.learns else plans[0]
+        self.rows = HeldRows(dim, plans, self.link, S, L, self.reward_range, analysis, self.rng)
         self.rule = self.design = Design(self.link, ends, W, (2.0 * S, R) if self.parameters == "theory" else None)
         known = self.parameters, self.link, S, R, self.reward_range
         self.half_widths = HalfWidths(*known, self.exploration, self.failure_probability, T, len(ends))
-        self.public = Estimates(np.zeros((len(ends), dim)), np.zeros((len(ends), dim, dim)))
+        self.public = Estimates(np.zeros((len(ends), dim)), np.zeros((len(ends), dim, dim)), 0.0)
         self.open_run(m * max_cost(plan.total for plan in plans))
 
     @property
@@ -249,13 +269,21 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
         """Q_k of the batches so far, with half-width √(xᵀQ_k x)."""
         return self.public.shapes[: self.releases]
 
+    @property
+    def level(self) -> float:
+        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
+        return self.public.level
+
+    def resume(self, saved: Any) -> None:
+        super().resume(saved if self.learns else with_level(saved, level=0.0))
+
     def learn(self, pending: Pending, reward: float) -> None:
         self.rows.add(pending.arm, reward)
 
     def close_batch(self) -> Estimates:
         k, last = self.releases, self.public
-        fit = self.rows.release(k, lambda X: self.design.weights(last, X, self.schedule.start(k)))
+        fit = self.rows.release(k, lambda X: self.design.weights(last, X, self.schedule.start(k)), last.level)
         # all that follows is post-processing
         thetas, shapes = last.thetas.copy(), last.shapes.copy()
         thetas[k], shapes[k] = fit.theta, self.half_widths(fit, first=k == 0)
-        return Estimates(thetas, shapes)
+        return Estimates(thetas, shapes, fit.level)

@@ -110,7 +110,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ShuffleLinUCB": ("ShuffleLinUCB", {"first_batch": 16}),
     "ShufflePersonGLM": ("ShufflePersonGLM", {"first_batch": 16, "budget": PERSON, **MIDDLE}),
     "ShufflePersonGLM, level": ("ShufflePersonGLM", {"first_batch": 16, "budget": PERSON}),
-    "ShuffleGLM": ("ShuffleGLM", {"batches": (30, 60, 120, 600)}),
+    "ShuffleGLM": ("ShuffleGLM", {"batches": (30, 60, 120, 600), **MIDDLE}),
     "Doubling": ("Doubling", {"first_epoch": 70, "parameters": {"first_batch": 16}, **MIDDLE}),
     "Doubling, JointDPGLM": ("Doubling", {"algorithm": "JointDPGLM", "first_epoch": 70}),
     "Restarting": ("Restarting", {"every": 80, "parameters": {"first_batch": 16}, **MIDDLE}),

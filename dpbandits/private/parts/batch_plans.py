@@ -42,7 +42,9 @@ class Plan:
     descent : Release, optional
         What they cost; where there is none, the budget.
     total : Release
-        What matrix and descent cost.
+        What matrix, descent and level cost.
+    numbers : SumProtocol, optional
+        Sums how far rewards are from the middle of their range, for their level.
     """
 
     matrix: SumProtocol
@@ -50,11 +52,12 @@ class Plan:
     rounds: int
     descent: Release | None
     total: Release
+    numbers: SumProtocol | None = None
 
 
 @lru_cache(maxsize=256)  # the same batches come again in every run of a simulation
 def numeric_plan(
-    d: int, users: int, weight: float, L: float, budget: Budget, matrix_share: float, batches: int
+    d: int, users: int, weight: float, L: float, budget: Budget, matrix_share: float, batches: int, level: float = 0.0
 ) -> Plan:
     """Matrix and descent, composed, at a cost of which so many batches are just within the budget.
 
@@ -68,13 +71,17 @@ def numeric_plan(
         Of the squared privacy loss.
     batches : int
         In how many of them a user may be.
+    level : float
+        Of the squared privacy loss, what goes to the level of rewards; of the rest, ``matrix_share`` to the matrix.
     """
-    check_delta(batches * (d * (d + 1) // 2 + ITERATIONS * d), budget)
+    check_delta(batches * (d * (d + 1) // 2 + ITERATIONS * d + (level > 0.0)), budget)
     mu = 1.0 / calibrate(lambda z: batches * Gaussian(z), budget)
     while True:
-        for_matrix, for_fit = (
+        shares = (1.0 - level) * matrix_share, (1.0 - level) * (1.0 - matrix_share), level
+        for_matrix, for_fit, *for_level = (
             Budget(gdp_epsilon(mu * math.sqrt(share), _PART_DELTA), _PART_DELTA, adjacency=budget.adjacency)
-            for share in (matrix_share, 1.0 - matrix_share)
+            for share in shares
+            if share
         )
         # so many that the schedule of the descent takes them all
         z = calibrate(Gaussian, for_fit)
@@ -82,10 +89,14 @@ def numeric_plan(
         apart = outer_product_sensitivity(weight, budget.adjacency)
         matrix = batch_protocol(d * (d + 1) // 2, users, weight, apart, for_matrix)
         descent = rounds * VectorSum(d, users, L, budget=for_fit, rounds=rounds).cost
-        total = matrix.cost + descent
+        total, numbers = matrix.cost + descent, None
+        if for_level:
+            # numbers in [−½, ½]
+            numbers = batch_protocol(1, users, 0.5, 0.5 if budget.adjacency == "zero_out" else 1.0, *for_level)
+            total = total + numbers.cost
         # binomial noise costs a little more than the Gaussian noise of this μ
         if delta(batches * total, budget.epsilon) <= budget.delta:
-            return Plan(matrix, for_fit, rounds, descent, total)
+            return Plan(matrix, for_fit, rounds, descent, total, numbers)
         mu *= 0.998
 
 

@@ -52,12 +52,13 @@ class HalfWidths:
 
     def _practical(self, eigenvalues: Array, fit: BatchFit, first: bool) -> Array:
         S, (low, high) = self.theta_bound, self.reward_range
+        link = self.link.shifted(fit.level) if fit.level else self.link
         eigenvalues = lifted(eigenvalues, fit.matrix_noise)
         if first:  # the mean of μ̇ over [−S, S]
-            eigenvalues *= float(self.link.mean(S) - self.link.mean(-S)) / (2.0 * S)
+            eigenvalues *= float(link.mean(S) - link.mean(-S)) / (2.0 * S)
         # the mean over the last half of the iterates sees the noise of so many rounds
         noise = fit.gradient_noise**2 * 2.0 / fit.rounds
-        chance = 0.25 * (high - low) ** 2 / self.link.lipschitz(S)
+        chance = 0.25 * (high - low) ** 2 / link.lipschitz(S)
         return np.asarray(self.exploration**2 * (chance / eigenvalues + noise / eigenvalues**2))
 
     def _theory(self, eigenvalues: Array, fit: BatchFit, first: bool) -> Array:

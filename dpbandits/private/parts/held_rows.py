@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from accounting import Ledger
 from accounting.arrays import Array
 from dpbandits.private.parts.batch_plans import Plan
+from dpbandits.private.parts.records import deviations, level_of
 from dpkit.geometry import LpBall, smat, svec
 from dpkit.models.likelihood import Rows
-from dpkit.shuffle import Analyzer, Randomizer, Shuffler
-
-if TYPE_CHECKING:
-    from dpkit.models.losses import GLM
+from dpkit.models.links import Link
+from dpkit.models.losses import GLM, matching_loss
+from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol
 
 __all__ = ["BatchFit", "HeldRows"]
 
@@ -35,6 +35,8 @@ class BatchFit:
         Of the descent.
     matrix_noise, gradient_noise : float
         Standard deviations in a coordinate of the sum of the matrix, and of that of gradients.
+    level : float
+        Of rewards, on the link's scale, at which θ was fitted.
     """
 
     theta: Array
@@ -44,6 +46,7 @@ class BatchFit:
     step: float
     matrix_noise: float
     gradient_noise: float
+    level: float
 
 
 class HeldRows:
@@ -54,9 +57,12 @@ class HeldRows:
     dim : int
     plans : sequence of Plan
         Of all batches.
-    objective : GLM
-    theta_bound, smoothness : float
-        S, and the largest slope of the link.
+    link : Link
+    theta_bound : float
+        S.
+    clip : float
+        L, the length of a gradient at most.
+    reward_range : (float, float)
     analysis : {"numeric", "paper"}
     rng : numpy.random.Generator
     """
@@ -65,14 +71,16 @@ class HeldRows:
         self,
         dim: int,
         plans: Sequence[Plan],
-        objective: GLM,
+        link: Link,
         theta_bound: float,
-        smoothness: float,
+        clip: float,
+        reward_range: tuple[float, float],
         analysis: Literal["numeric", "paper"],
         rng: np.random.Generator,
     ) -> None:
-        self.plans, self.objective, self.ball = list(plans), objective, LpBall(2, dim, theta_bound)
-        self.smoothness, self.analysis, self.rng = smoothness, analysis, rng
+        self.plans, self.ball = list(plans), LpBall(2, dim, theta_bound)
+        self.link, self.theta_bound, self.clip, self.reward_range = link, theta_bound, clip, reward_range
+        self.analysis, self.rng = analysis, rng
         self._rows = Rows(dim + 1, bound=1.0)
 
     @property
@@ -84,33 +92,52 @@ class HeldRows:
         """Take in one record."""
         self._rows.append([*x, r])
 
-    def release(self, batch: int, weights: Callable[[Array], Array]) -> BatchFit:
-        """Close the batch: sum w·x xᵀ, with the weights of these rows, and fit θ."""
+    def objective(self, level: float) -> tuple[GLM, float]:
+        """The loss at this level of rewards, and the largest slope of the link there."""
+        link, S = self.link.shifted(level) if level else self.link, self.theta_bound
+        return matching_loss(link, S, clip=self.clip), link.lipschitz(S)
+
+    def release(self, batch: int, weights: Callable[[Array], Array], level: float) -> BatchFit:
+        """Close the batch: sum w·x xᵀ, with the weights of these rows, and fit θ at the level, or at that of the batch.
+
+        Whoever has no reward adds 0 to every sum, also to that of which the level is told.
+        """
         plan, d = self.plans[batch], self.ball.dimension
         matrix, users = plan.matrix, plan.matrix.users
         rows = np.zeros((users, d + 1))  # users without a reward send zeros
         rows[: self._rows.count] = self._rows.array
+        far = np.zeros((users, 1))
+        far[: self._rows.count, 0] = deviations(self._rows.array[:, d], self.reward_range)
         self._rows = Rows(d + 1, bound=1.0)
         X, r = rows[:, :d], rows[:, d]
         records = weights(X)[:, None] * svec(X[:, :, None] * X[:, None, :])
-        tally = Randomizer(matrix, rng=self.rng).tally(records)
-        noisy = smat(Analyzer(matrix).decode(Shuffler(matrix, rng=self.rng).shuffle_tallies(tally)))
+        noisy = smat(self._summed(matrix, records))
+        if plan.numbers is not None:
+            noise = plan.numbers.noise_std(users)
+            level = level_of(self.link, self.reward_range, float(self._summed(plan.numbers, far)[0]), noise, users)
+        objective, smoothness = self.objective(level)
         from dpkit.optimize import shuffle_gradient_descent
 
         fit = shuffle_gradient_descent(
-            self.objective,
+            objective,
             X,
             r,
             constraint=self.ball,
             budget=plan.budget,
             schedule=self.analysis,
             max_iterations=plan.rounds,
-            smoothness=self.smoothness,
+            smoothness=smoothness,
             rng=self.rng,
             # refuses to draw anything but what was priced when the policy was made
             ledger=None if plan.descent is None else Ledger(plan.budget, plan=plan.descent),
         )
-        return BatchFit(fit.x, noisy, users, fit.nit, fit.step_size, matrix.noise_std(users), fit.noise_std * users)
+        noises = matrix.noise_std(users), fit.noise_std * users
+        return BatchFit(fit.x, noisy, users, fit.nit, fit.step_size, *noises, level)
+
+    def _summed(self, protocol: SumProtocol, records: Array) -> Array:
+        """Records of all users of the batch, through randomizers, shuffler and analyzer."""
+        tally = Randomizer(protocol, rng=self.rng).tally(records)
+        return Analyzer(protocol).decode(Shuffler(protocol, rng=self.rng).shuffle_tallies(tally))
 
     def kept(self) -> Array:
         """For a state file."""

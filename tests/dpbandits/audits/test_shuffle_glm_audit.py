@@ -24,6 +24,7 @@ from dpbandits.private import shuffle_glm
 from dpbandits.private.parts import batch_plans
 from dpkit import optimize
 from dpkit.geometry import svec
+from dpkit.moments import batch_protocol
 from dpkit.shuffle import Analyzer, VectorSum
 
 BUDGET = Budget(8.0, 1e-2)
@@ -55,7 +56,7 @@ def policy(monkeypatch):
 
 def descent_protocol(policy: ShuffleGLM, mutation: str | None):
     """What the descent sends with: as calibrated, or with a slip."""
-    plan, clip = policy.rows.plans[0], policy.rows.objective.clip
+    plan, clip = policy.rows.plans[0], policy.rows.clip
     if mutation == "each":  # every round at the whole budget
         return replace(VectorSum(2, USERS, clip, budget=BUDGET).protocol, rounds=plan.rounds)
     if mutation == "beside":  # the descent is not counted: it has the whole budget, as the matrix has
@@ -149,3 +150,56 @@ def test_one_round_in_full(monkeypatch, policy, mutation):
     else:
         with pytest.raises(audit.PrivacyViolation):
             bound.check(claim)
+
+
+NUMBERS = batch_protocol(1, USERS, 0.5, 1.0, BUDGET)
+
+
+@pytest.mark.parametrize(("reward", "bits"), [(0.0, 1), (None, 1), (0.0, 4)])
+def test_the_level_of_the_first_batch_shows_no_more_than_its_part(monkeypatch, policy, reward, bits):
+    """The other reward, or none: such a user adds 0. Its sum has the whole budget here.
+
+    A quarter of the bits is caught. A sound one is flagged, and a broken one missed, with probability at most 1e-9.
+    """
+    protocol = replace(NUMBERS, noise_bits=NUMBERS.noise_bits // bits)
+    policy.rows.plans[0] = replace(policy.rows.plans[0], numbers=protocol)
+    monkeypatch.setattr(optimize, "shuffle_gradient_descent", lambda *a, **k: SimpleNamespace(**FIT))
+    decoded: list[np.ndarray] = []
+    decode, again = Analyzer.decode, rewinder(policy)
+    monkeypatch.setattr(Analyzer, "decode", lambda *a: decoded.append(decode(*a)) or decoded[-1])
+
+    def runs(first, trials: int) -> np.ndarray:
+        found = np.empty((trials, 1))
+        for i in range(trials):
+            decoded.clear()
+            again()
+            decision = policy.select([[1.0, 0.0]])
+            if first is not None:
+                policy.update(decision, first)
+            for _ in range(USERS):
+                policy.select([[0.0, 1.0]])
+            found[i] = decoded[1]
+        return found
+
+    def likelihood(outputs: np.ndarray, first) -> np.ndarray:
+        return log_likelihood(protocol, outputs, np.array([0.0 if first is None else first - 0.5]))
+
+    bound = white_box.lower_bound(
+        runs,
+        1.0,
+        reward,
+        trials=351,
+        delta=BUDGET.delta,
+        confidence=CONFIDENCE,
+        score=lambda outputs: likelihood(outputs, 1.0) - likelihood(outputs, reward),
+        middle=0.0,
+    )
+    if bits > 1:
+        with pytest.raises(audit.PrivacyViolation):
+            bound.check(BUDGET.epsilon)
+    else:
+        bound.check(BUDGET.epsilon)
+        assert bound.epsilon >= (0.2 * BUDGET.epsilon if reward == 0.0 else 0.1)
+
+
+FIT = {"x": np.zeros(2), "nit": 1, "step_size": 1.0, "noise_std": 1.0}

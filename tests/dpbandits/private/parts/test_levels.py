@@ -18,6 +18,7 @@ from dpbandits.policies import (
     JointDPGLM,
     OnePassPrivateGLM,
     PersonPrivateGLM,
+    ShuffleGLM,
     ShuffleOnePassGLM,
     ShufflePersonGLM,
     StandingPrivateGLM,
@@ -29,6 +30,7 @@ from dpkit.models.links import Link, get_link
 from dpkit.moments.pairs import PairBounds
 from dpkit.moments.people import PersonSums
 from dpkit.moments.shuffled_pairs import PairBatches
+from dpkit.shuffle import Randomizer
 from dpkit.states import files
 
 BUDGET = Budget(1.0, 1e-5)
@@ -275,6 +277,38 @@ def test_rare_rewards_do_not_move_a_level_that_is_known_already():
         one = JointDPGLM(3, **{"budget": BUDGET, "horizon": 4000} | more)
         assert one.public.levelled
         assert one.switches.numbers is None
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_the_first_batch_of_users_tells_the_level(rate, monkeypatch):
+    """Of 320 users; one in five has no reward, and adds 0."""
+    sent, tally = [], Randomizer.tally
+
+    def seen(self, X):
+        sent.append((self, np.array(X)))
+        return tally(self, X)
+
+    monkeypatch.setattr(Randomizer, "tally", seen)
+    policy = ShuffleGLM(2, budget=Budget(8.0, 1e-5), horizon=7000, batches=[320], rng=np.random.default_rng(0))
+    rng, rewards = np.random.default_rng(1), []
+    for t in range(320):
+        decision = policy.select(np.eye(2))
+        if t % 5:
+            rewards.append(float(rng.random() < rate))
+            policy.update(decision, rewards[-1])
+    policy.select(np.eye(2))
+    assert policy.learns
+    assert sent[1][1].shape == (320, 1)
+    assert sorted(sent[1][1][:, 0]) == sorted([*(np.array(rewards) - 0.5), *[0.0] * 64])
+    assert (policy.level < -0.5) == (rate == 0.1)
+    objective, slope = policy.rows.objective(policy.level)
+    assert slope <= 0.25
+    far = policy.link.mean(policy.level) - 1.0
+    np.testing.assert_allclose(objective.gradients(np.zeros(2), [[0.5, 0.0]], [1.0]), [[0.5 * far, 0.0]], atol=1e-12)
+    for more in ({"analysis": "paper"}, {"budget": Budget(0.1, 1e-5)}, {"base_rate": 0.5}):
+        one = ShuffleGLM(2, **{"budget": Budget(8.0, 1e-5), "horizon": 7000, "batches": [320]} | more)
+        assert not one.learns
+        assert one.rows.plans[0].numbers is None
 
 
 def test_epochs_learn_their_levels_too(tmp_path):
