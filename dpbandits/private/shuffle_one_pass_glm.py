@@ -181,7 +181,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
     prices_persons = True
     warned = False
     choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
-    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
+    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate", "clip": "stated_clip"}
     record: Record
 
     def __init__(
@@ -210,7 +210,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         T = integer("horizon", horizon, at_least=1)
         ranged = finite_rewards(self.reward_range)
         record = SecantRecord.of(self.link, S, ranged, clip)
-        self.clip, W = record.B, record.W
+        self.stated_clip, self.clip, W = clip, record.B, record.W
         share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
         self.gradient_share = fraction("gradient_share", share)
         typical, self.growth = max(8 * dim, self.delay // 2), growth

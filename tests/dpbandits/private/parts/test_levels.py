@@ -245,6 +245,22 @@ def test_a_state_keeps_that_the_level_is_learned(name, tmp_path):
         again.update(theirs, 0.0)
 
 
+@pytest.mark.parametrize("name", ["one pass", "shuffled", "local"])
+def test_records_after_a_restart_are_those_of_before_it(name, tmp_path):
+    """Where no clip was stated each level has its own: a state must not turn that of the first level into a stated one."""
+    policy = MADE[name](budget=Budget(8.0, 1e-5), rng=np.random.default_rng(3))
+    for _ in range(300):
+        policy.update(policy.select(np.eye(3)), 0.0)
+    assert policy.level < -1.0
+    policy.save(tmp_path / "state")
+    again = Policy.load(tmp_path / "state", unattended=True)
+    levels = [one.record.levels.at(one.level) for one in (policy, again)]
+    assert levels[0].units[1] > 1.5
+    x = np.array([0.6, 0.0, 0.8])
+    assert levels[0].weigh(x, 0.3, 0.0) == levels[1].weigh(x, 0.3, 0.0)
+    assert levels[0].units == levels[1].units
+
+
 def test_a_level_that_is_released_once_is_that_of_the_rewards_that_came():
     """Of 100 rounds: with rewards at 10 %, twice as many at the middle, and half of them missing."""
     link = get_link("logistic").at(0.5)
