@@ -170,8 +170,8 @@ class _Additive:
     def release_whole(self, whole: NDArray[np.int64], unit: float, *, of: int) -> NDArray[np.float64]:
         """As :meth:`release_part`, on the lattice, of whole numbers of ``unit``, a power of two; overwrites ``whole``.
 
-        They are rounded to γ, which must be larger, by a shift: in a third of the time that floats take,
-        and all digits count, where a float64 holds 53 of them.
+        They are rounded to γ, at least four times as large, by a shift: in a third of the time that floats take,
+        and all digits count, where a float64 holds 53 of them. Any 64-bit numbers may come: none overflows.
 
         Examples
         --------
@@ -184,12 +184,14 @@ class _Additive:
         self._check_parts()
         granularity, scale = self._lattice(of)
         shift = math.frexp(granularity)[1] - math.frexp(check_granularity(unit))[1]
-        if not (self.exact and 1 <= shift <= 62):
+        if not (self.exact and 2 <= shift <= 62):
             raise ValueError(
-                "unit must be at most half of the granularity of an exact mechanism, and at least 2**-62 of it, "
+                "unit must be at most a quarter of the granularity of an exact mechanism, and at least 2**-62 of it, "
                 f"got unit={unit!r}, granularity={granularity!r}, exact={self.exact}"
             )
-        # ⌊whole/2^shift + ½⌋, without a sum that could overflow
+        if whole.dtype != np.int64:  # noise would be cut to fewer bits
+            raise TypeError(f"whole must be an array of int64, got one of {whole.dtype}")
+        # ⌊whole/2^shift + ½⌋, at most 2⁶¹ in size: neither a one nor noise makes it overflow
         whole >>= shift - 1
         whole += 1
         whole >>= 1

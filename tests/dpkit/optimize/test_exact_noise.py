@@ -204,7 +204,7 @@ def test_a_poisson_sample_is_no_likelier_than_its_price():
     assert len(poisson_sample(np.random.default_rng(0), 100, 1.0)) == 100
 
 
-@pytest.mark.parametrize("unit", [2.0**-11, 2.0**-12, 2.0**-30, 2.0**-72])
+@pytest.mark.parametrize("unit", [2.0**-12, 2.0**-13, 2.0**-30, 2.0**-72])
 def test_whole_numbers_are_released_as_the_numbers_they_stand_for(unit):
     # γ is 2⁻¹⁰: from the same source the same, but that a half is rounded up, and not to even
     given = {"noise_multiplier": 1.0, "sensitivity": 1.0, "granularity": 2.0**-10, "exact": True}
@@ -217,11 +217,22 @@ def test_whole_numbers_are_released_as_the_numbers_they_stand_for(unit):
     assert np.array_equal(found - wanted, half & (np.floor(whole * unit * 2**10) % 2 == 0))
 
 
-@pytest.mark.parametrize(("unit", "exact"), [(2.0**-10, True), (2.0**-73, True), (2.0**-30, False)])
+@pytest.mark.parametrize(("unit", "exact"), [(2.0**-11, True), (2.0**-73, True), (2.0**-30, False)])
 def test_whole_numbers_that_a_shift_does_not_round_are_refused(unit, exact):
     mechanism = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, granularity=2.0**-10, exact=exact)
-    with pytest.raises(ValueError, match="unit must be at most half of the granularity"):
+    with pytest.raises(ValueError, match="unit must be at most a quarter of the granularity"):
         mechanism.release_whole(np.zeros(2, np.int64), unit, of=4)
+
+
+def test_no_whole_number_overflows_and_smaller_types_are_refused():
+    # a neighbour 1 away may be one step away, where a sum that wraps is 2⁶² steps away
+    given = {"noise_multiplier": 1.0, "sensitivity": 1.0, "granularity": 2.0**-10, "exact": True}
+    ends = np.array([2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1])
+    found = GaussianMechanism(**given, rng=np.random.default_rng(0)).release_whole(ends, 2.0**-12, of=4)
+    assert np.abs(found * 2.0**-51 - [1, 1, -1, -1]).max() < 1e-9
+    for kind in (np.int32, np.uint64):
+        with pytest.raises(TypeError, match="whole must be an array of int64"):
+            GaussianMechanism(**given).release_whole(np.full(2, 2**30, kind), 2.0**-12, of=2)
 
 
 def test_parts_of_an_array_get_the_noise_of_the_whole():
