@@ -20,7 +20,8 @@ are trusted as the memory of one process is. A rank gives its caller nothing bef
 
 What one rank raises, all raise: errors before the first step are gathered, one within a step is counted in the sum that
 the step needs anyway, and the end of rank 0's run, a result or an error, goes to all. An interrupt waits until the
-exchange that it falls into is over, for ranks that are in different ones would wait for each other.
+exchange that it falls into is over, for ranks that are in different ones would wait for each other, and the others
+hear of it in the next one.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ class Ranks:
         Of this process, and how many there are.
     open : bool
         Whether the others listen to rank 0: not after the end, nor after an exchange that failed.
+    interrupted : bool
+        Whether there was an interrupt of which the others have not heard.
     """
 
     def __init__(self, group: Any) -> None:
@@ -97,7 +100,7 @@ class Ranks:
 
         self._group, self._first = group, dist.get_global_rank(group, 0)
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-        self.open = True
+        self.open, self.interrupted = True, False
 
     def facts(self, own: Any) -> list[Any]:
         """What each rank says here, in their order."""
@@ -144,13 +147,14 @@ class Ranks:
             yield
         except BaseException as error:
             own = error
+        if own is None and self.interrupted:
+            own = KeyboardInterrupt()
         with _interrupts_later() as noted:
             errors = self.facts(None if own is None else _told(own, self.rank))
+        self.interrupted = bool(noted)
         for rank, found in enumerate(errors):
             if found is not None:
                 raise own if own is not None and rank == self.rank else found
-        if noted:
-            raise KeyboardInterrupt
 
     @contextmanager
     def exchange(self) -> Iterator[list[int]]:
@@ -229,8 +233,11 @@ class SharedSums:
                 None if people is None else people.labels,
                 own.path,
             )
-        facts = ranks.facts(mine)
+        with ranks.exchange() as noted:
+            facts = ranks.facts(mine)
         _check(facts)
+        if noted or ranks.interrupted:
+            self._failure = KeyboardInterrupt()
         ends = np.cumsum([f.units for f in facts])
         self._begin, self._end = int(ends[ranks.rank]) - own.units, int(ends[ranks.rank])
         self.units = int(ends[-1])
@@ -264,6 +271,8 @@ class SharedSums:
 
         if self._ranks.rank == 0:
             try:
+                if self._failure is not None:  # before anything is charged
+                    raise self._failure
                 result = fit()
                 self._finish({name: value for name, value in result.items() if name != "module"})
             except BaseException as error:

@@ -320,6 +320,30 @@ def failing(rank: int, where: int, what: str, path: str) -> Any:
     return found, None if ledger is None else [row.outcome for row in ledger.rows()]
 
 
+def interrupted(rank: int, where: int, call: int) -> Any:
+    """A run that is interrupted on rank ``where`` while ranks tell each other what they have, for this time."""
+    from dpkit.torch import ranks
+
+    calls, telling = 0, ranks.Ranks.facts
+
+    def facts(self: Any, own: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if (rank, calls) == (where, call):
+            os.kill(os.getpid(), signal.SIGINT)
+        return telling(self, own)
+
+    ledger = Ledger(BUDGET) if rank == 0 else None
+    ranks.Ranks.facts = facts  # type: ignore[method-assign]
+    try:
+        fit = train([slice(0, 15), slice(15, 40)][rank], ledger=ledger)
+        return fit.message, fit.nit
+    except KeyboardInterrupt:
+        return "KeyboardInterrupt", None if ledger is None else len(ledger.rows())
+    finally:
+        ranks.Ranks.facts = telling  # type: ignore[method-assign]
+
+
 def killed(rank: int, where: int, folder: str) -> Any:
     """A run with a checkpoint of which one rank is gone in the second epoch; the other goes on by itself."""
     from dpkit.torch import ranks

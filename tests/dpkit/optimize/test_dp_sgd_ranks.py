@@ -203,6 +203,17 @@ def test_an_interrupt_of_one_rank_ends_all_with_what_was_trained(pair, where, tm
 
 
 @pytest.mark.parametrize("where", [0, 1])
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_an_interrupt_before_the_first_step_leaves_no_rank_waiting(pair, where, call):
+    first, second = pair.each(jobs.interrupted, where, call)
+    if where == 0 or call == 1:
+        assert (first, second) == (("KeyboardInterrupt", 0), ("KeyboardInterrupt", None))
+    else:
+        assert first == second == ("interrupted in or after epoch 1 of 2: what was trained is kept", 0)
+    assert pair.each(jobs.sound) == [True, True]
+
+
+@pytest.mark.parametrize("where", [0, 1])
 def test_a_rank_that_is_gone_leaves_no_other_waiting_and_its_epoch_is_taken_again_at_no_cost(where, tmp_path):
     begun = time.monotonic()
     with jobs.RankProcesses(2, tmp_path / "store") as processes:
