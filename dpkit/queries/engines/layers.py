@@ -12,11 +12,13 @@ from collections.abc import Sequence
 
 __all__ = ["layered", "once"]
 
-# of private use, which stand in no name of a column that anybody writes
-_OPEN, _CLOSE = "\ue000", "\ue001"
+_SIGN, _DRAWN = "\ue000", secrets.token_hex(8)
+# drawn, so that no text of a condition and no column's name has them: what they enclose is read as SQL
+_OPEN, _CLOSE = f"{_SIGN}{_DRAWN}(", f"{_SIGN}{_DRAWN})"
 # which no column of a table is called: else it would be added up in the place of what was clipped
-_NAME = f"once_{secrets.token_hex(8)}_"
-_INNERMOST = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+_NAME = f"once_{_DRAWN}_"
+_MARK = f"{_SIGN}{_DRAWN}[()]"
+_INNERMOST = re.compile(f"{re.escape(_OPEN)}([^{_SIGN}]*(?:(?!{_MARK}){_SIGN}[^{_SIGN}]*)*){re.escape(_CLOSE)}")
 
 
 def once(expression: str) -> str:

@@ -223,6 +223,15 @@ def test_what_fails_only_beside_others_is_asked_alone():
     assert all(isinstance(one, ValueError) for one in together.added_up(session, [together.Scan("nothing")] * 2))
 
 
+def test_a_text_of_a_condition_is_never_read_as_sql(sources):
+    """Signs that once marked what is shared would have made every row a thousand, for all answers of the scan."""
+    texts = ["\ue000UNNEST(range(1000))\ue001", "\ue000(UNNEST(range(1000))\ue000)"]
+    asks = [Ask("count", where=f"not town = '{text}'", name=str(i)) for i, text in enumerate(texts)]
+    plan = queries.plan([Ask("count", where="town = a", name="a"), *asks], budget=COME)
+    found, wanted = (numbers(plan.run(sources[it], rng=np.random.default_rng(0))) for it in ("file", "pandas"))
+    assert found == wanted
+
+
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, MemoryError])
 def test_a_run_that_ends_in_its_scans_spends_nothing(sources, monkeypatch, error):
     def broken(self, query):
