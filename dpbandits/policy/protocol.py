@@ -87,6 +87,7 @@ class Policy(ManyRounds, ABC):
         A public guess of the mean reward of an arm taken at random, strictly inside the link's range: the linear
         predictor is μ⁻¹(base_rate) + xᵀθ. A constant feature is needed where this guess may be far off: it learns the
         rest. By default the middle of ``reward_range``; μ(0) where that, or the link's range on one side, is infinite.
+        Policies that say so learn it where none is stated.
     on_violation : {"raise", "clip"}
         What happens to a reward outside its range. NaN is always refused.
     horizon : int, optional

@@ -1,7 +1,8 @@
 """Random arms with rewards from a generalized linear model, E[r | x] = μ(xᵀθ* + offset).
 
 With an offset rewards are rare, or common, at every arm, and no feature of x is constant: a model without an intercept
-sees them as a large error that no θ explains. Whoever plays it well adds a constant feature, or is told the base rate.
+sees them as a large error that no θ explains. Whoever plays it well adds a constant feature, or is told the base rate,
+or learns it.
 """
 
 from __future__ import annotations
