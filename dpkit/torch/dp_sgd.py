@@ -1,8 +1,9 @@
-"""DP-SGD for torch modules, with Opacus: private mini-batch training of any differentiable model.
+"""DP-SGD for torch modules: private mini-batch training of any differentiable model, on one process or on several.
 
-For models that are no GLM: networks, or one of our losses with a torch optimizer. Needs the extra ``opacus``; torch and
-Opacus are imported when :func:`dp_sgd` is called. Source: Abadi et al. (2016), "Deep learning with differential
-privacy", arXiv:1607.00133, Algorithm 1; Opacus: Yousefpour et al. (2021), arXiv:2109.12298.
+For models that are no GLM: networks, or one of our losses with a torch optimizer. Needs the extra ``opacus``, which
+checks modules and keeps a history of its own; torch and Opacus are imported when :func:`dp_sgd` is called. Source:
+Abadi et al. (2016), "Deep learning with differential privacy", arXiv:1607.00133, Algorithm 1; Opacus: Yousefpour et al.
+(2021), arXiv:2109.12298.
 
     B_t: each row with probability q = batch/n,    ĝ_t = (1/batch)(Σ_{i∈B_t} clip_C(∇ℓ(θ_t; x_i)) + N(0, (zC)²I)),
 
