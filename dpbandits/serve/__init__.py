@@ -8,7 +8,8 @@ decide, and the rewards that come back, are rows of one database; the one learne
 ``clients.py``     who may ask for what
 ``supervise.py``   the processes: who starts them, and starts them again (``__main__.py``: one of them)
 ``desk.py``        one run, as a worker serves it
-``app.py``         how a worker receives a request: its size, its token, its time (``metrics.py``: counts)
+``app.py``         how a worker receives a request: its size, its token, its time (``metrics.py``: counts, spans)
+``edge.py``        what strangers may hold before they have shown a token
 ``endpoints.py``   what it answers to each
 ``messages.py``    how requests and answers look (``openapi.py``: the schema and its page)
 ``answers.py``     how all other answers look
@@ -18,6 +19,7 @@ decide, and the rewards that come back, are rows of one database; the one learne
 ``store.py``       all statements, and why no reward is lost or counted twice (``tables.py``: what they are made of)
 ``lineage.py``     why state that went back charges nobody for another: ids, the chain of decisions, the learner's trail
 ``contract.py``    what a run was begun with, and stays
+``admin.py``       the figures of all processes, for monitoring
 ``operate.py``     what an operator does: init, doctor, restore, close, erase
 ``database.py``    in what SQLite and PostgreSQL differ
 ``learner.py``     from rows to releases: one process, one policy
