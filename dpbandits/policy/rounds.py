@@ -27,7 +27,7 @@ from dpkit.states.registry import NOBODY, kind_of
 if TYPE_CHECKING:
     from dpbandits.policy.protocol import Policy
 
-__all__ = ["ManyRounds", "checked"]
+__all__ = ["ManyRounds", "check_admitted", "checked"]
 
 _LONGEST = 2**62
 _PASSED_OVER = (
@@ -201,13 +201,7 @@ def _select(policy: Policy, arms: Any, persons: Sequence[Any] | None) -> Decisio
     policy.check_process()
     stretches = []
     with policy.lock:
-        policy.check_open()
-        if policy.horizon is not None and policy.decisions + n > policy.horizon:
-            raise ValueError(
-                f"arms must be those of at most {policy.horizon - policy.decisions} requests, what is left of "
-                f"horizon={policy.horizon}, got {n}: start a policy with a longer one, or Doubling, which needs none"
-            )
-        who = _whose(policy, persons, n)
+        who = check_admitted(policy, persons, n)
         at = 0
         while at < n:
             policy.prepare(rounds[at])
@@ -262,6 +256,17 @@ def _update(policy: Policy, decisions: Sequence[Decision | int], rewards: Any) -
         if policy.decision_log is not None:
             for key, _, reward in told:
                 policy.decision_log.closed(key, reward)
+
+
+def check_admitted(policy: Policy, persons: Sequence[Any] | None, n: int) -> list[int] | None:
+    """Refuse n rounds that there must not be, before the first; else whose they are. Behind the policy's lock."""
+    policy.check_open()
+    if policy.horizon is not None and policy.decisions + n > policy.horizon:
+        raise ValueError(
+            f"arms must be those of at most {policy.horizon - policy.decisions} requests, what is left of "
+            f"horizon={policy.horizon}, got {n}: start a policy with a longer one, or Doubling, which needs none"
+        )
+    return _whose(policy, persons, n)
 
 
 def _whose(policy: Policy, persons: Sequence[Any] | None, n: int) -> list[int] | None:

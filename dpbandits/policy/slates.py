@@ -27,6 +27,7 @@ from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.elsewhere import made_elsewhere
 from dpbandits.policy.protocol import Pending, Policy
+from dpbandits.policy.rounds import check_admitted
 
 __all__ = ["Examination", "Page", "SlateDecision", "SlatePolicy", "checked_examination", "ranked", "shown_of"]
 
@@ -131,9 +132,22 @@ class SlatePolicy(Policy):
     def select_many(  # type: ignore[override]
         self, arms: Sequence[Any] | Array, persons: Sequence[str | bytes | int] | None = None
     ) -> list[SlateDecision]:
-        """Choose slates for many requests, one after the other; ``arms`` and ``persons`` have one entry for each."""
-        whose = [None] * len(arms) if persons is None else persons
+        """Choose slates for many requests, one after the other; ``arms`` and ``persons`` have one entry for each.
+
+        Raises
+        ------
+        ValueError
+            As by ``select``, naming the request. All are checked first: the policy's state is as it was.
+        """
+        for number, one in enumerate(arms):
+            try:
+                self.checked_slots(one)
+            except ValueError as error:
+                raise ValueError(f"arms[{number}]: {error}") from error
+        self.check_process()
         with self.lock:
+            check_admitted(self, persons, len(arms))
+            whose = [None] * len(arms) if persons is None else persons
             return [self.select(*one) for one in zip(arms, whose, strict=True)]
 
     def _shown(self, arms: Array, page: Page, whose: tuple[object, int], release: int) -> SlateDecision:
@@ -219,6 +233,25 @@ class SlatePolicy(Policy):
         """
         super().update(decision, reward)  # type: ignore[arg-type]
 
+    def update_many(self, decisions: Sequence[Decision | int], rewards: Any) -> None:
+        """Learn the clicks on many slates, each as ``update`` takes them, in this order.
+
+        Raises
+        ------
+        ValueError
+            As by ``update``, naming the slate. All are checked first: the policy's state is as it was.
+        """
+        with self.lock:
+            for number, (one, reward) in enumerate(zip(decisions, rewards, strict=False)):  # lengths are compared below
+                try:
+                    if (pending := self.waiting.get(key := self.waiting.key(one))) is None:
+                        raise ValueError(f"decision must be one whose reward is still open, got decision id {key!r}")
+                    if reward is not None:
+                        _check_length(pending, self.checked_reward(reward))
+                except ValueError as error:
+                    raise ValueError(f"rewards[{number}]: {error}") from error
+            super().update_many(decisions, rewards)
+
     def checked_reward(self, reward: Any) -> Any:
         told = reward if isinstance(reward, Sequence | np.ndarray) and np.ndim(reward) == 1 else [reward]
         if len(told) > self.k:
@@ -230,8 +263,7 @@ class SlatePolicy(Policy):
         return found
 
     def take_in(self, key: int, pending: Pending, reward: Any) -> None:
-        if len(reward) > (shown := shown_of(pending)):
-            raise ValueError(f"reward must hold at most {shown} numbers, as so many were shown, got {len(reward)}")
+        _check_length(pending, reward)
         super().take_in(key, pending, reward)
 
     def rows(self, pending: Pending) -> Array:
@@ -256,6 +288,11 @@ def _dimensions(arms: ArrayLike | None) -> int:
         return np.ndim(arms)  # type: ignore[arg-type]
     except ValueError:  # rows of different lengths, which are refused by their name
         return 0
+
+
+def _check_length(pending: Pending, reward: Sequence[float]) -> None:
+    if len(reward) > (shown := shown_of(pending)):
+        raise ValueError(f"reward must hold at most {shown} numbers, as so many were shown, got {len(reward)}")
 
 
 def shown_of(pending: Pending) -> int:

@@ -491,3 +491,40 @@ def test_many_slates_are_the_slates_of_a_loop():
     many.update_many(together, [[0, 1]] * 40)
     assert many.releases == one.releases > 1
     assert many.theta.tolist() == one.theta.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arms", "persons", "why"),
+    [
+        ([np.eye(3), 9 * np.eye(3)], None, r"arms\[1\]: arms must have norm at most 1"),
+        ([np.eye(3)] * 2, ["ann"], "persons must be one for each of 2 requests"),
+        ([np.eye(3)] * 61, None, "arms must be those of at most 60 requests"),
+    ],
+)
+def test_of_many_slates_none_is_shown_where_one_is_refused(arms, persons, why):
+    policy = private()
+    with pytest.raises(ValueError, match=why):
+        policy.select_many(arms, persons)
+    assert (policy.decisions, policy.open_decisions) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("rewards", "why"),
+    [
+        ([[1], [np.nan]], r"rewards\[1\]: reward must be a finite number"),
+        ([[1], [0, 0, 0, 0]], r"rewards\[1\]: reward must hold at most k=3"),
+        ([[1], [0, 1]], r"rewards\[1\]: reward must hold at most 1 numbers, as so many were shown"),
+    ],
+)
+def test_of_many_slates_none_is_learned_where_one_is_refused(rewards, why):
+    policy = private()
+    made = [policy.select(np.eye(3)), policy.select(np.eye(3)[:1])]
+    before = np.array(policy.sums.batch)
+    with pytest.raises(ValueError, match=why):
+        policy.update_many(made, rewards)
+    with pytest.raises(ValueError, match=r"rewards\[1\]: decision must be one whose reward is still open"):
+        policy.update_many([made[0], 7], [[1], [1]])
+    assert policy.open_decisions == [0, 1]
+    np.testing.assert_array_equal(policy.sums.batch, before)
+    policy.update_many(made, [[1], None])
+    assert policy.open_decisions == []
