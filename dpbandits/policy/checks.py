@@ -33,6 +33,8 @@ __all__ = [
 _LARGEST_EPSILON = 1e4
 # what a registry counts up to
 _MOST_ROUNDS = 2**31
+# squares of rewards, and of what is divided by them, must be numbers
+_LARGEST = 1e100
 # rows whose norm passes 1 by rounding only are scaled back, so that a sensitivity computed for norm 1 holds
 _NORM_TOLERANCE = 1e-9
 # one spare rounding step, so that scaled rows are at most 1 and not just about 1
@@ -218,7 +220,7 @@ def checked_rounds(kind: type[Any], budget: Budget, rounds: int | None) -> int |
 
 
 def finite_rewards(reward_range: tuple[float, float], whose: str = "for a private policy") -> tuple[float, float]:
-    """``reward_range``, which must be finite: sensitivities, or confidence bounds, are computed from it.
+    """``reward_range``, which must be finite: sensitivities, or confidence bounds, are computed from it, and squares.
 
     Examples
     --------
@@ -229,6 +231,11 @@ def finite_rewards(reward_range: tuple[float, float], whose: str = "for a privat
     low, high = reward_range
     if math.isinf(low) or math.isinf(high):
         raise ValueError(f"reward_range must be finite {whose}, got reward_range={reward_range}")
+    if high - low < 1.0 / _LARGEST or max(-low, high) > _LARGEST:
+        raise ValueError(
+            f"reward_range must lie within ±{_LARGEST:g} and be at least {1.0 / _LARGEST:g} wide {whose}, got "
+            f"reward_range={reward_range}: tell rewards in other units"
+        )
     return low, high
 
 

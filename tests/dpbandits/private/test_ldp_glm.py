@@ -271,6 +271,7 @@ def test_numbers_are_unbiased_and_as_noisy_as_stated(randomizer):
         ({"gradient_share": 0.0}, r"gradient_share must lie in \(0, 1\), got gradient_share=0.0"),
         ({"clip": 0.0}, "clip must be positive"),
         ({"link": "poisson", "reward_range": None}, "reward_range must be finite for a private policy"),
+        ({"link": "linear", "reward_range": (-1e154, 1e154)}, r"reward_range must lie within ±1e\+100 and be at least"),
         ({"exploration": -1.0}, "exploration must be nonnegative"),
     ],
 )

@@ -219,6 +219,8 @@ REFUSED = [
     ({"budget": Budget(1.0, 1e-6, adjacency="add_remove")}, AdjacencyMismatch, "rounds are replaced or zeroed", KINDS),
     ({"budget": Budget(1.0, 1e-6, unit="client")}, AdjacencyMismatch, "protects one round or person", KINDS),
     ({"reward_range": (0.0, math.inf)}, ValueError, "reward_range must be finite for a private policy", KINDS),
+    ({"reward_range": (1e300, 2e300)}, ValueError, r"reward_range must lie within ±1e\+100", KINDS),
+    ({"reward_range": (0.0, 1e-300)}, ValueError, "be at least 1e-100 wide for a private policy", KINDS),
     ({"theta_bound": 0.0}, ValueError, "theta_bound must be positive", KINDS),
     ({"exploration": -1.0}, ValueError, "exploration must be", KINDS),
     ({"growth": 0.5}, ValueError, "growth must be at least 1, got growth=0.5", PAIRS),
