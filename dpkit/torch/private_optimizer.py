@@ -115,7 +115,9 @@ class PrivateSteps:
         self._inner, self._parameters, self._mechanism, self._on = inner, list(parameters), mechanism, on
         self._batch, self._rate = batch, rate
         # kept from step to step, for fresh memory takes longer than what is done with it
-        self._block = np.empty(min(_BLOCK, sum(p.numel() for p in self._parameters)), np.int64)
+        size = sum(p.numel() for p in self._parameters)
+        self._block = np.empty(min(_BLOCK, size), np.int64)
+        mechanism.noise_std(size)  # noise that is too large for a lattice is refused here, before anything is charged
         self._accountant = RDPAccountant()
         self._schedule = None if schedule is None else schedule(inner)
         if self._schedule is not None and not callable(getattr(self._schedule, "state_dict", None)):

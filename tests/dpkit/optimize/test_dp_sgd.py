@@ -700,3 +700,11 @@ def test_the_example_of_the_guide(capsys):
     exec(block.replace("epochs=15", "epochs=2"), names)
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert names["fit"].epsilon <= 4.0
+
+
+def test_noise_that_no_lattice_holds_is_refused_before_anything_is_charged(monkeypatch):
+    monkeypatch.setattr(source_of, "_noise_multiplier", lambda *asked: 2.0**31)
+    ledger, (X, y) = Ledger(BUDGET), rows()
+    with pytest.raises(ValueError, match=r"must lie in \[2\*\*-40, 2\*\*40\] steps"):
+        dp_sgd(glm("logistic", clip=1.0), X, y, budget=BUDGET, public_rows=40, ledger=ledger)
+    assert not ledger.rows()
