@@ -14,7 +14,8 @@ the proof.
 
 A saved stream has its earlier inputs in units of γ, so that noise is what the price says only if γ and C are what they
 were. C is that of the parameters, or the state holds it (:meth:`Factorization.as_saved`); γ is computed from C, and a
-state that names another is refused: its factor, horizon or sensitivity is not that of its inputs. No state can be asked
+state that names another is refused: its factor, horizon or sensitivity is not that of its inputs. So is one that names
+another standard deviation: its sums have left with the noise of another price. No state can be asked
 whether its inputs, or all that belongs to them, are true: that is for its file and the mark of it in a ledger.
 
 One class and one file: what is checked, released and kept of a stream is one transaction, read in one go.
@@ -47,6 +48,10 @@ __all__ = ["ContinualSum"]
 _SMALLEST = 2.0**-800
 _RUN = ("id", "step", "anchor", "ledger")
 _AHEAD = ("ahead", "ahead_used", "ahead_drawn")
+# what earlier versions did not keep
+_OF_NOISE = ("gamma", "noise_std")
+# how far, relatively, standard deviations of one law may lie apart on two machines, whose lgamma differ
+_SAME_STD = 1e-6
 
 
 class ContinualSum(Unrepeatable):
@@ -335,7 +340,8 @@ class ContinualSum(Unrepeatable):
     def kept(self) -> dict[str, Any]:
         """What the state of an object that owns this stream keeps of it; secret, and without the generator."""
         arrays = {name: array.copy() for name, array in self._arrays().items()}
-        return {"steps": self.steps, "gamma": self._law.step, **arrays, **self._ahead.kept()}
+        noise = {"gamma": self._law.step, "noise_std": self._law.std}
+        return {"steps": self.steps, **noise, **arrays, **self._ahead.kept()}
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Go on, in place, where a stream of the same parameters was when :meth:`kept` was called on it.
@@ -354,8 +360,7 @@ class ContinualSum(Unrepeatable):
         if steps > self.horizon:
             raise ValueError(f"steps must be at most horizon={self.horizon}, got steps={steps}")
         likes = self._factorization.secret(steps) | self._factorization.public(steps)
-        # an earlier version kept no γ
-        if set(saved) - {"gamma"} != {"steps", *_AHEAD, *likes}:
+        if set(saved) - {*_OF_NOISE} != {"steps", *_AHEAD, *likes}:
             raise ValueError(f"state must hold the entries {sorted({'steps', *likes})}, got {sorted(saved)}")
         arrays = {name: conform(name, saved[name], like) for name, like in likes.items()}
         factorization = self._factorization.as_saved(arrays)
@@ -368,6 +373,12 @@ class ContinualSum(Unrepeatable):
                 f"gamma must be {noise.step!r}, which makes the noise that the price says of what this stream and the "
                 f"state say of its factor, got gamma={gamma!r}: give the factorization and the parameters of the saved "
                 "stream"
+            )
+        std = conform("noise_std", saved.get("noise_std", noise.std), like=0.0)
+        if abs(std - noise.std) > _SAME_STD * noise.std:
+            raise ValueError(
+                f"noise_std must be {noise.std!r}, which is that of noise_multiplier={self.noise_multiplier!r}, as the "
+                f"earlier sums must have it too, got noise_std={std!r}: give the parameters of the saved stream"
             )
         ahead = Ahead(noise, self._layout.dimension, self._rng)
         ahead.resume(*(saved[name] for name in _AHEAD))
@@ -450,7 +461,7 @@ class ContinualSum(Unrepeatable):
         if steps <= self.horizon:
             self.steps = steps
         arrays = {name: entry(state, name) for name in (*self._arrays(), "ahead")}
-        scalars = {"steps", "gamma", *_AHEAD[1:]} & {"steps", *_AHEAD[1:], *state}
+        scalars = {"steps", *_AHEAD[1:], *(name for name in _OF_NOISE if name in state)}
         self.resume(arrays | {name: scalar(state, name) for name in scalars})
         if ledger is not None and not any(row.release == self.cost for row in ledger.rows()):
             raise ValueError(f"ledger must hold the cost of what is restored, {self.cost!r}, got other rows only")

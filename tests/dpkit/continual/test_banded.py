@@ -319,6 +319,7 @@ def test_the_noise_of_a_restored_stream_is_that_of_its_saved_coefficients(data):
         ({"gamma": 1e-30}, "gamma"),
         ({"sensitivity": 0.5}, "gamma"),
         ({"noise_multiplier": 3.0}, "gamma"),
+        ({"noise_multiplier": SCALAR["noise_multiplier"] / 4}, "noise_std"),
         ({"participations": 1}, "gamma"),
     ],
 )

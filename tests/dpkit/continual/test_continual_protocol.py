@@ -503,7 +503,7 @@ def test_a_state_with_a_missing_or_misshapen_entry_is_refused(case):
     mechanism, state = CASES[case][0], make(case).state()
     ledger = Ledger()
     make(case, ledger=ledger)
-    for name in state.keys() - {"gamma"}:  # which an earlier version did not keep
+    for name in state.keys() - {"gamma", "noise_std"}:  # which an earlier version did not keep
         with pytest.raises(ValueError, match=f"state must have an entry '{name}'"):
             mechanism.restore({key: value for key, value in state.items() if key != name}, ledger=ledger)
     for name, value in state.items():
@@ -599,9 +599,10 @@ def test_what_is_not_kept_by_such_a_stream_is_refused_and_changes_nothing(case):
         saved | {"steps": 2.0},
         saved | {"more": 1},
     ]
-    wrong += [saved | {"gamma": gamma} for gamma in (None, math.nan, 0.0, saved["gamma"] * (1.0 + 1e-4))]
+    for name in ("gamma", "noise_std"):
+        wrong += [saved | {name: value} for value in (None, math.nan, 0.0, saved[name] * (1.0 + 1e-4))]
     for name, value in saved.items():
-        if name != "gamma":  # which an earlier version did not keep
+        if name not in ("gamma", "noise_std"):  # which an earlier version did not keep
             wrong.append({key: one for key, one in saved.items() if key != name})
         if isinstance(value, np.ndarray) and value.size:
             wrong += [saved | {name: part} for part in (value[..., :-1], np.full(value.shape, np.nan), 1.0)]
@@ -621,3 +622,14 @@ def test_masked_arrays_are_refused(shape):
         with pytest.raises(TypeError, match="x must not be masked"):
             call()
     assert sums.steps == 0
+
+
+@in_each_case
+def test_the_state_of_a_stream_with_other_noise_is_refused(case):
+    # where noise is twice as large in steps, or steps are powers of two, γ is the same
+    sums = make(case)
+    sums.add(np.ones(sums.shape))
+    saved = sums.state()
+    for factor in (0.5, 1.25, 2.0):
+        with pytest.raises(ValueError, match=r"(gamma|noise_std) must be"):
+            CASES[case][0].restore(saved | {"noise_multiplier": factor * sums.noise_multiplier})
