@@ -164,8 +164,9 @@ class _Additive:
         >>> np.concatenate([mechanism.release_part(part, of=6) for part in np.zeros((3, 2))]).shape
         (6,)
         """
-        self._check_parts()
-        return self._noisy(real_array("value", value), of, lambda: randomness.resolve(self._rng))
+        part = real_array("value", value)
+        self._check_part(part.size, of)
+        return self._noisy(part, of, lambda: randomness.resolve(self._rng))
 
     def release_whole(self, whole: NDArray[np.int64], unit: float, *, of: int) -> NDArray[np.float64]:
         """As :meth:`release_part`, on the lattice, of whole numbers of ``unit``, a power of two; overwrites ``whole``.
@@ -181,7 +182,7 @@ class _Additive:
         >>> mechanism.release_whole(np.array([3, 2**40]), 2.0**-40, of=2).shape
         (2,)
         """
-        self._check_parts()
+        self._check_part(whole.size, of)
         granularity, scale = self._lattice(of)
         shift = math.frexp(granularity)[1] - math.frexp(check_granularity(unit))[1]
         if not (self.exact and 2 <= shift <= 62):
@@ -198,11 +199,13 @@ class _Additive:
         whole += self._law.rounded(scale, whole.shape, rng=randomness.resolve(self._rng))
         return from_lattice(whole, granularity)
 
-    def _check_parts(self) -> None:
+    def _check_part(self, size: int, of: int) -> None:
         if self._ledger is not None or self.norm_bound is not None:
             raise ValueError(
                 "a part is released by a mechanism without ledger and norm_bound: it does not see the whole"
             )
+        if not size <= of:  # noise allows for the rounding of so many entries
+            raise ValueError(f"of must be the number of entries of the whole array, got a part of {size} and of={of!r}")
 
     def _noisy(
         self, x: NDArray[np.float64], size: int, source: Callable[[], np.random.Generator]

@@ -253,3 +253,8 @@ def test_parts_of_an_array_get_the_noise_of_the_whole():
         bounded.release_whole(np.zeros(2, np.int64), 2.0**-40, of=4)
     with pytest.raises(ValueError, match="does not see the whole"):
         bounded.release_part(np.zeros(2), of=4)
+    # rounding would take values farther apart than the noise allows for
+    with pytest.raises(ValueError, match="of must be the number of entries of the whole array, got a part of 5"):
+        exact.release_part(np.zeros(5), of=4)
+    with pytest.raises(ValueError, match="got a part of 5 and of=4"):
+        exact.release_whole(np.zeros(5, np.int64), 2.0**-40, of=4)
