@@ -433,5 +433,5 @@ def _labelled(out: NDArray[np.float64], value: object) -> Any:
     if polars is not None and isinstance(value, polars.Series):
         return polars.Series(value.name, out)
     if polars is not None and isinstance(value, polars.DataFrame):
-        return polars.DataFrame(out, schema=value.columns)
+        return polars.DataFrame(out, schema=value.columns, orient="row")  # or a square one is taken for its columns
     return out
