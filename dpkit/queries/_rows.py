@@ -120,11 +120,16 @@ def _shared(data: Any, named: tuple[Any, ...], read: Callable[[], _T]) -> _T:
     known = _READ.get()
     if known is None:
         return read()
-    key = (id(data), repr(named))
+    key = (id(data), _exactly(named))
     if key not in known:
         known[key] = read()
     found: _T = known[key]
     return found
+
+
+def _exactly(named: Any) -> Any:
+    """What differs where arguments do: 1, 1.0 and True are equal, and a float of 32 bits may print as one of 64."""
+    return tuple(map(_exactly, named)) if isinstance(named, (list, tuple)) else (type(named), repr(named), named)
 
 
 def given(data: Any) -> Any:
