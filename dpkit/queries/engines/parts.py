@@ -8,7 +8,8 @@ listed if by any, go this way; all others by windows, with the same result.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def pieces_of(whole: _WHOLE) -> list[_WHOLE | None]:
 
 
 def kept_by_numpy(
-    batches: Iterator[list[NDArray[Any]]],
+    batches: Generator[list[NDArray[Any]], None, None],
     share: Share,
     form: Sequence[int],
     polynomial: Sequence[int],
@@ -90,21 +91,22 @@ def kept_by_numpy(
 ) -> Iterator[list[_WHOLE]]:
     """The used rows of each part: the group's number (0 without groups), and the whole numbers.
 
-    A batch has the columns p, g (if ``grouped``), v0, v1, … and k (if ``keyed``).
+    A batch has the columns p, g (if ``grouped``), v0, v1, … and k (if ``keyed``); what hands them out is closed.
     """
     with tempfile.TemporaryDirectory(prefix="dpkit-") as folder:
         width = 0
-        for batch in batches:
-            columns = [np.asarray(column, np.int64) for column in batch]
-            width = len(columns)
-            # Fibonacci hashing; which part a person is in changes nothing
-            of = ((columns[0].view(np.uint64) * _GOLDEN) >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)
-            order = np.argsort(of.astype(np.uint16), kind="stable")
-            ends = np.searchsorted(of[order], np.arange(parts + 1))
-            ordered = np.stack([column[order] for column in columns], axis=1)
-            for i in np.flatnonzero(np.diff(ends)).tolist():
-                with open(Path(folder) / str(i), "ab") as file:
-                    ordered[ends[i] : ends[i + 1]].tofile(file)
+        with closing(batches):
+            for batch in batches:
+                columns = [np.asarray(column, np.int64) for column in batch]
+                width = len(columns)
+                # Fibonacci hashing; which part a person is in changes nothing
+                of = ((columns[0].view(np.uint64) * _GOLDEN) >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)
+                order = np.argsort(of.astype(np.uint16), kind="stable")
+                ends = np.searchsorted(of[order], np.arange(parts + 1))
+                ordered = np.stack([column[order] for column in columns], axis=1)
+                for i in np.flatnonzero(np.diff(ends)).tolist():
+                    with open(Path(folder) / str(i), "ab") as file:
+                        ordered[ends[i] : ends[i + 1]].tofile(file)
         for i in range(parts):
             path = Path(folder) / str(i)
             if path.exists():

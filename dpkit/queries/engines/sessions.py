@@ -7,7 +7,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,7 +46,7 @@ class Session(Protocol):
 
 
 class DuckDB:
-    """DuckDB in this process, over a connection of this package's own."""
+    """DuckDB in this process, over a connection of this package's own, which is asked by one thread at a time."""
 
     dialect = DUCKDB
 
@@ -63,25 +64,31 @@ class DuckDB:
             _SHARED[os.getpid()].execute(f"SET enable_progress_bar = {str(sys.stdout.isatty()).lower()}")
         self._connection = _SHARED[os.getpid()].cursor()
         self._error = duckdb.Error
+        self._one = threading.RLock()
 
     def columns(self, source: str) -> dict[str, str]:
         return {str(name): str(kind).upper() for name, kind, *_ in self.ask(f"DESCRIBE SELECT * FROM {source} AS f")}
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         try:
-            found: list[tuple[Any, ...]] = self._run(query).fetchall()
+            with self._one:
+                found: list[tuple[Any, ...]] = self._run(query).fetchall()
         except self._error as error:
             raise _refused(error) from None
         return found
 
-    def batches(self, query: str) -> Iterator[list[NDArray[Any]]]:
-        """The columns of an answer that is long, in parts; whole numbers without gaps only."""
+    def batches(self, query: str) -> Generator[list[NDArray[Any]], None, None]:
+        """The columns of an answer that is long, in parts; whole numbers without gaps only.
+
+        Nobody else is answered before it is closed.
+        """
         try:
-            found = self._run(query)
-            read = getattr(found, "to_arrow_reader", None) or found.fetch_record_batch  # its name before 1.4
-            reader = read(1 << 20)
-            for batch in reader:
-                yield [np.asarray(column) for column in batch.columns]
+            with self._one:
+                found = self._run(query)
+                read = getattr(found, "to_arrow_reader", None) or found.fetch_record_batch  # its name before 1.4
+                reader = read(1 << 20)
+                for batch in reader:
+                    yield [np.asarray(column) for column in batch.columns]
         except self._error as error:
             raise _refused(error) from None
 
@@ -103,6 +110,7 @@ class Relation(DuckDB):
 
         self._relation = relation
         self._error = duckdb.Error
+        self._one = threading.RLock()
 
     def _run(self, query: str) -> Any:
         return self._relation.query(_RELATION, query)

@@ -1,6 +1,7 @@
 """A plan adds up its answers together: the numbers of one-by-one runs to the last bit, in as few scans as groupings."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from accounting import Budget, Ledger
 from dpkit import queries
 from dpkit.queries import Ask, _rows
-from dpkit.queries.engines import sessions, together
+from dpkit.queries.engines import parts, sessions, together
 from dpkit.queries.reports import plans
 
 duckdb = pytest.importorskip("duckdb")
@@ -259,6 +260,37 @@ def test_a_run_that_ends_in_its_scans_spends_nothing(sources, monkeypatch, error
         queries.plan([Ask("count"), Ask("sum", "x", bounds=(0, 1))], budget=COME, ledger=ledger).run(sources["file"])
     assert not ledger.rows()
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("who", [{}, EACH])
+def test_threads_share_a_table(sources, who):
+    """DuckDB answers one thread at a time on a connection, and refuses the others."""
+    asks = [Ask("mean", "x", bounds=(0, 100), where=f"v0 > {i}", name=f"{i}") for i in range(3)]
+    plan = queries.plan(asks, budget=PEOPLE if who else COME, rows=100, **who)
+    shared, start = queries.table(sources["file"]), threading.Barrier(4)
+
+    def run(_):
+        start.wait()
+        return numbers(plan.run(shared, rng=np.random.default_rng(1)))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(run, range(4)))
+    assert found == [numbers(plan.run(sources["file"], rng=np.random.default_rng(1)))] * 4
+
+
+def test_a_query_that_ends_in_the_middle_of_a_table_keeps_nobody_from_it(sources, monkeypatch):
+    def full(*_):
+        raise OSError("the disk is full")
+
+    table = queries.table(sources["file"])
+    plan = queries.plan([Ask("mean", "x", bounds=(0, 100))], budget=PEOPLE, rows=100, person="id", max_contributions=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "open", full, raising=False)
+        with pytest.raises(OSError, match="full") as ended:
+            plan.run(table)
+    with ThreadPoolExecutor(1) as pool:
+        assert len(pool.submit(plan.run, table).result(timeout=60)) == 1
+    assert ended.traceback  # which is held until here, with all that was open
 
 
 def test_the_ledger_has_one_row_whatever_is_shared(sources):
