@@ -19,7 +19,7 @@ from dpbandits.serve.admin import report
 from dpbandits.serve.config import Common, Config, Limits
 from dpbandits.serve.desk import Answering, Desk
 from dpbandits.serve.edge import Bodies, Gone, failed_at, more_descriptors, quiet, watch
-from dpbandits.serve.many.front import Front
+from dpbandits.serve.many.front import UNTOLD, Front
 from dpbandits.serve.many.group import Group
 from dpbandits.serve.messages import Refusal, Route, parsed
 from dpbandits.serve.metrics import Meter, Traces
@@ -62,7 +62,7 @@ def create_many(group: Group, *, connections: Collection[Any] = (), board: int |
 
 
 def _traces(config: Common) -> Traces | None:
-    return Traces(personalizer.TOLD_NOBODY | {"/v1/rewards"}) if config.traces else None
+    return Traces(UNTOLD) if config.traces else None
 
 
 class Living(Protocol):

@@ -34,7 +34,7 @@ from dpbandits.serve.metrics import Meter
 from dpbandits.serve.openapi import manual, schema
 from dpbandits.serve.writer import Busy
 
-__all__ = ["Front"]
+__all__ = ["UNTOLD", "Front"]
 
 log = logging.getLogger("dpbandits.serve")
 
@@ -46,6 +46,10 @@ _FRONT = ("/close", "/clients")
 # seconds: between two looks into the folder, and that a run's thread may sleep where nobody asks
 _LOOK, _IDLE = 0.5, 2.0
 _AGAIN = "this run is being opened: ask again"
+# of a run that this worker does not serve, whatever is asked
+_UNOPENED = "/v1/runs/{run}"
+# routes of requests that tell rewards, or may: how many came, and when, is for the owner of all runs alone
+UNTOLD = personalizer.TOLD_NOBODY | {"/v1/rewards", _UNOPENED}
 
 
 class Front:
@@ -76,7 +80,7 @@ class Front:
             Route("GET", "/openapi.json", self.openapi, listed=False),
         ]
         self._find = finder(self.routes)
-        self._missing = Route("*", "/v1/runs/{run}", self.missing, SCOPES, listed=False)
+        self._missing = Route("*", _UNOPENED, self.missing, SCOPES, listed=False)
 
     def start(self) -> None:
         """Begin to open runs, in the running loop."""
@@ -153,7 +157,8 @@ class Front:
             self._desks[name] = desk
 
     def _made(self, name: str) -> Desk:
-        return Desk(self._group.config(name), self._meter, idle=_IDLE, above=self.who)
+        # what this process counts is of all runs, and not for the owner of one
+        return Desk(self._group.config(name), Meter(), idle=_IDLE, above=self.who)
 
     # ------------------------------------------------------------------------------------------------ answers
 
@@ -256,8 +261,7 @@ class Front:
         lines = [line for name, number in self.gauges().items() for line in (
             f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {float(number):g}"
         )]  # fmt: skip
-        private = frozenset() if owner else frozenset({"/v1/rewards", *personalizer.TOLD_NOBODY})
-        return "\n".join([*lines, *self._meter.text(private=private)]) + "\n"
+        return "\n".join([*lines, *self._meter.text(private=frozenset() if owner else UNTOLD)]) + "\n"
 
     @cached_property
     def _schema(self) -> dict[str, Any]:

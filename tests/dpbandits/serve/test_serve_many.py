@@ -185,6 +185,45 @@ def test_a_run_s_clients_are_its_own_and_the_group_s_may_ask_all(service):
     assert ask("POST", "/v1/runs", None, token="of-the-shop", content=b"{").status_code == 401
 
 
+def test_that_a_reward_came_is_told_to_the_owner_of_all_runs_alone(service):
+    """Not to the owner of another run, nor to everybody where the run that it is for is not open."""
+    _, _, ask = service
+    clients = {"boss": {"tokens": [digest("of-the-boss")], "scopes": ["own"]}}
+    assert ask.begin("one", clients=clients).status_code == 201
+    more = {"rewards": {"wait": 60.0, "default": 0.0}, "features": {"seed": 1}}
+    assert ask.begin("two", **more).status_code == 201
+    wait_until(lambda: ask.state("one") == ask.state("two") == "running")
+    ask.reward("two", ("unknown", 1.0))
+    at = "/personalizer/v1.0/events/any/reward"
+    assert ask("POST", f"/v1/runs/two{at}", "decider", json={"value": 1.0}).status_code == 204
+    assert ask("POST", "/v1/runs/none/rewards", "decider", json={}).status_code == 404
+    told = [ask("GET", "/v1/runs/one/metrics", token=token).text for token in (None, "of-the-boss")]
+    told += [ask("GET", "/metrics", token=token).text for token in (None, "of-the-boss", TOKENS["decider"])]
+    assert all("dpbandits_" in one for one in told)
+    assert [route for one in told for route in ("/reward", 'route="/v1/runs/{run}"') if route in one] == []
+    owners = ask("GET", "/metrics", "owner").text
+    assert all(f'route="{one}"' in owners for one in ("/v1/rewards", "/v1/runs/{run}"))
+    assert "/events/{eventId}/reward" in owners
+
+
+def test_a_request_for_a_run_that_is_not_open_makes_no_span(tmp_path, monkeypatch):
+    from opentelemetry import trace
+
+    class Tracer:
+        def start_span(self, name, *_):
+            names.append(name)
+            return trace.INVALID_SPAN
+
+    names: list[str] = []
+    monkeypatch.setattr(trace, "get_tracer", lambda *_: Tracer())
+    group = Group.read(file_of(tmp_path, more="[service]\ntraces = true"))
+    group.init()
+    with served(group) as ask:
+        assert ask("GET", "/v1/runs", "owner").status_code == 200
+        assert ask("POST", "/v1/runs/none/rewards", "decider", json={}).status_code == 404
+    assert names == ["GET /v1/runs"]
+
+
 def test_a_run_s_clients_are_changed_by_request(service, monkeypatch):
     _, _, ask = service
     monkeypatch.setattr("dpbandits.serve.clients._LOOK", 0.0)
