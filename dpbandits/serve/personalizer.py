@@ -168,9 +168,11 @@ class Personalizer:
             self._k, self._assigned = probe.k, linear_sum_assignment
         self._default = config.default
         asked, many = (bounded(model, "actions", config.limits.arms) for model in (RankRequest, MultiRankRequest))
+        # no event has more slots than actions; every name is hashed, and meanwhile nobody else is answered
+        rewards = bounded(MultiRewardRequest, "reward", config.limits.arms)
         kinds: list[tuple[list[str], Any, Any, Any, Any]] = [
             (_AT, self.rank, asked, self.reward, RewardRequest),
-            (_AT_SLOTS, self.fill, many, self.reward_slots, MultiRewardRequest),
+            (_AT_SLOTS, self.fill, many, self.reward_slots, rewards),
         ]
         self.routes: list[Route] = []
         for places, choose, ranked, learn, rewarded in kinds:

@@ -191,6 +191,7 @@ def test_what_cannot_be_filled_is_refused_before_anything_is_written(lasting, mo
     [
         ([{"slotId": TOP, "value": 1.5}], "value must lie in the policy's reward_range (reward.0)"),
         ([{"slotId": SIDE, "value": 0}, {"slotId": TOP, "value": -0.1}], "reward_range (reward.1)"),
+        ([{"slotId": f"{i}", "value": 1} for i in range(1001)], "not of the schema at /docs (reward: too_long)"),
         ([{"slotId": TOP, "value": 1}, {"slotId": TOP, "value": 0}], "ids of reward must differ"),
         ([], "not of the schema"),
         ([{"slotId": TOP}], "not of the schema"),
