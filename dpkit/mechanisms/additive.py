@@ -280,11 +280,12 @@ class _Additive:
 
     def _lattice(self, size: int) -> tuple[float, float]:
         """γ and the scale (in steps of γ) for a value of ``size`` entries."""
-        if self._last_lattice is None or self._last_lattice[0] != size:
+        last = self._last_lattice  # read once: another thread may ask for another size
+        if last is None or last[0] != size:
             granularity = self.granularity or default_granularity(self.sensitivity, max(1, size), norm=self._law.norm)
             scale = lattice_scale(self.noise_multiplier, self.sensitivity, granularity, size, norm=self._law.norm)
-            self._last_lattice = size, granularity, scale
-        return self._last_lattice[1:]
+            self._last_lattice = last = size, granularity, scale
+        return last[1:]
 
     def _multiplier(self, epsilon: float | None, noise_multiplier: float | None) -> float:
         raise NotImplementedError

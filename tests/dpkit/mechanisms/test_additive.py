@@ -249,3 +249,15 @@ def test_the_class_takes_its_own_keywords_when_calibrated(kind):
     assert mechanism.norm_bound == 2.0
     with pytest.raises(TypeError, match="cliq"):
         kind.calibrated(budget=Budget(1.0, 1e-6), sensitivity=1.0, cliq=True)
+
+
+@BOTH
+def test_the_lattice_of_an_array_is_its_own_whatever_another_thread_releases(kind):
+    known = {"noise_multiplier": 1.0, "sensitivity": 1.0, "exact": True}
+
+    class Shared(kind):
+        """With another thread that releases a single number whenever the lattice of an array is noted."""
+
+        _last_lattice = property(lambda self: (1, *kind(**known)._lattice(1)), lambda self, lattice: None)
+
+    assert Shared(**known)._lattice(10**6) == kind(**known)._lattice(10**6)
