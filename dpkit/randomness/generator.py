@@ -20,6 +20,8 @@ __all__ = ["SecureGenerator", "random_bytes"]
 Size = int | Sequence[int] | None
 # So many bytes take no longer from OpenSSL itself than from what was drawn ahead.
 _DIRECT = 1 << 14
+# Python asks OpenSSL for fewer than 2³¹ bytes at once.
+_MOST = 1 << 30
 
 
 def random_bytes(count: int) -> bytes:
@@ -29,6 +31,8 @@ def random_bytes(count: int) -> bytes:
     a fork and at least every 2¹⁶ requests, and it replaces its key after each request. It is five to fifteen times as
     fast as the kernel's.
     """
+    if count > _MOST:
+        return b"".join(random_bytes(min(_MOST, count - start)) for start in range(0, count, _MOST))
     try:
         from ssl import RAND_bytes  # loaded at the first draw: it costs 20 ms
     except ImportError:

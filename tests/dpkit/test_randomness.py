@@ -277,6 +277,14 @@ def test_bytes_come_from_the_kernel_where_python_has_no_openssl(monkeypatch):
 # ---------------------------------------------------------------------------------------------- rng= arguments
 
 
+def test_more_bytes_than_openssl_gives_at_once_are_asked_for_in_parts(monkeypatch):
+    asked = []
+    monkeypatch.setattr("ssl.RAND_bytes", lambda count: asked.append(count) or b"")
+    generator.random_bytes(2**32 + 5)
+    assert sum(asked) == 2**32 + 5
+    assert max(asked) < 2**31
+
+
 def test_none_is_secure_and_a_seed_is_a_simulation():
     seeded = np.random.default_rng(0)
     assert randomness.resolve(None) is randomness.secure()
