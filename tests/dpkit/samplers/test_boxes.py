@@ -9,7 +9,7 @@ from chi_square import fits
 from scipy import stats
 
 from dpkit.samplers import _boxes
-from dpkit.samplers._boxes import half_normal_tail, lies_below, nearest_multiple, normal_steps
+from dpkit.samplers._boxes import half_normal_tail, lies_below, nearest_multiple, normal_steps, scaled_trials
 from dpkit.samplers._exact import LazyUniform
 
 mpmath = pytest.importorskip("mpmath")
@@ -113,6 +113,78 @@ def test_words_of_both_sides_are_the_beginnings_of_the_place():
         )
         assert (low, high) == (x, x + 1)
         assert digits.bits == 56
+
+
+class Given(np.random.Generator):
+    """The given words first, and then random ones."""
+
+    def __init__(self, *given):
+        super().__init__(np.random.PCG64(0))
+        self._given = list(given)
+
+    def integers(self, *bounds, **more):
+        return np.array(self._given.pop(0), np.uint64) if self._given else super().integers(*bounds, **more)
+
+
+def tried(sigma, words, heights):
+    """What comes of these words, and of their heights where boxes are not below the curve; and what is rejected."""
+    out = np.empty(len(words), np.int64)
+    read = [height for word, height in zip(words, heights, strict=True) if word & 8191 >= _boxes._FIRST_OPEN]
+    rejected = scaled_trials(sigma, out, np.empty((2, len(words))), Given(words, read))
+    return out.tolist(), set(rejected.tolist())
+
+
+def word_at(position, side, boxes):
+    """A word whose first digits are those of |x|, in units of 2⁻⁵⁶, in one of the ordered boxes."""
+    box = next(box for box in boxes if int(_boxes._PLACES[box]) == position >> 51 << 51)
+    fraction = position % 2**51
+    return (2**51 - 1 - fraction if side else fraction) << 13 | box << 1 | side
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.37, math.pi, 1e6 / 3, 2.0**40 * (1 - 2.0**-53)])
+def test_places_next_to_a_half_are_rounded_exactly_on_both_sides(sigma):
+    rng = np.random.default_rng(2)
+    lowest = np.flatnonzero(_boxes._FLOORS == 0.0).tolist()  # of each strip: what has a height of 0 is kept
+    cases = []
+    for i, (k, digits) in enumerate(
+        zip(rng.integers(0, 6 * sigma + 1, 1500), rng.integers(-40, 41, 1500), strict=True)
+    ):
+        position = math.floor((int(k) + Fraction(1, 2)) / Fraction(sigma) * 2**56) + int(digits)
+        if position < 5.8 * 2**56:
+            cases.append((position, i % 2))
+    assert len(cases) > 500
+    found, rejected = tried(sigma, [word_at(*case, lowest) for case in cases], [0] * len(cases))
+    assert not rejected
+    for (position, side), value in zip(cases, found, strict=True):
+        least = math.floor(Fraction(sigma) * Fraction(position, 2**56) + Fraction(1, 2))
+        most = math.ceil(Fraction(sigma) * Fraction(position + 1, 2**56) + Fraction(1, 2)) - 1
+        assert least <= (-value if side else value) <= most
+
+
+def test_points_next_to_the_curve_are_kept_just_below_it():
+    rng = np.random.default_rng(3)
+    words, heights, margins = [], [], []
+    with mpmath.workdps(60):
+        for box in range(_boxes._FIRST_OPEN // 2, _boxes._LAST_BOX):
+            position = int(_boxes._PLACES[box]) + int(rng.integers(2**51))
+            v = (mpmath.exp(-((mpmath.mpf(position) / 2**56) ** 2) / 2) - float(_boxes._FLOORS[box])) / _boxes._HEIGHT
+            if 1e-9 < v < 1 - 1e-9:
+                # 2¹⁶ of these are more than the digits of x that are not drawn can move the curve by
+                margins.append(int(rng.choice([-1, 1])) * int(rng.integers(2**16, 2**18)))
+                words.append(word_at(position, len(words) % 2, [box]))
+                heights.append(int(v * 2**64) + margins[-1])
+    _, rejected = tried(0.01, words, heights)
+    assert len(words) > 100
+    assert rejected == {i for i, margin in enumerate(margins) if margin > 0}
+
+
+def test_the_tail_box_is_decided_by_itself_on_both_sides():
+    # a place that is next to a half as if the box were one of the others, and a usual one
+    words = [word_at(position, side, [_boxes._LAST_BOX]) for position in (2**50 - 1, 12345) for side in (0, 1)]
+    below, above = 2**20, int(_boxes._TAIL_AT_MOST) + 1
+    found, rejected = tried(32.0, words * 2, [below] * 4 + [above] * 4)
+    assert rejected == {4, 5, 6, 7}
+    assert all(192 <= (-value if i % 2 else value) < 300 for i, value in enumerate(found[:4]))
 
 
 def test_decisions_that_double_precision_leaves_open_are_taken(monkeypatch):
