@@ -80,9 +80,9 @@ class SlatePolicy(Policy):
         self.k = self.notes = integer("k", k, at_least=1)
         self.arm_size = self.k * self.dim
         self.examination = checked_examination(examination, self.k, self.reward_range)
-        looks = np.ones(k) if isinstance(self.examination, str) else np.array(self.examination)
-        # the best arm goes where most people look
-        self._places = np.argsort(-looks, kind="stable")
+        # the best arm goes where most people look, in a cascade to the top
+        looks = None if isinstance(self.examination, str) else np.array(self.examination)
+        self._places = None if looks is None else np.argsort(-looks, kind="stable")
 
     def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> SlateDecision:
         """Choose k of ``arms``, in order; or, where every slot has arms of its own, one of each.
@@ -125,8 +125,11 @@ class SlatePolicy(Policy):
 
     def placed(self, scores: Array) -> NDArray[np.int64]:
         """The rows of the k largest scores, or of all, by position: the largest where most people look."""
-        rows = np.empty(min(self.k, len(scores)), dtype=np.int64)
-        rows[self._places[self._places < len(rows)]] = ranked(scores, len(rows))
+        best = ranked(scores, min(self.k, len(scores)))
+        if self._places is None:
+            return best
+        rows = np.empty_like(best)
+        rows[self._places[self._places < len(rows)]] = best
         return rows
 
     def select_many(  # type: ignore[override]

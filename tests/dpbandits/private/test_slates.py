@@ -493,6 +493,13 @@ def test_many_slates_are_the_slates_of_a_loop():
     assert many.theta.tolist() == one.theta.tolist()
 
 
+@pytest.mark.parametrize("examination", ["cascade", (1.0, 0.5)])
+def test_how_many_positions_there_are_is_a_whole_number_of_any_type(examination):
+    assert private(2.0, examination=examination).select(np.eye(3)).arms.shape == (2, 3)
+    with pytest.raises(TypeError, match=r"k must be a whole number, got k=2\.5"):
+        private(2.5, examination=examination)
+
+
 @pytest.mark.parametrize(
     ("arms", "persons", "why"),
     [
