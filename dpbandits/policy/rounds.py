@@ -259,7 +259,19 @@ def _update(policy: Policy, decisions: Sequence[Decision | int], rewards: Any) -
 
 
 def check_admitted(policy: Policy, persons: Sequence[Any] | None, n: int) -> list[int] | None:
-    """Refuse n rounds that there must not be, before the first; else whose they are. Behind the policy's lock."""
+    """Refuse n rounds that there must not be, before the first; else whose they are. Behind the policy's lock.
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> from dpbandits.policies import Uniform
+    >>> from dpbandits.policy.rounds import check_admitted
+    >>> check_admitted(Uniform(2), None, 3) is None
+    True
+    """
     policy.check_open()
     if policy.horizon is not None and policy.decisions + n > policy.horizon:
         raise ValueError(
