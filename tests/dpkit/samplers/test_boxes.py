@@ -153,9 +153,9 @@ def test_places_next_to_a_half_are_rounded_exactly_on_both_sides(sigma):
         if position < 5.8 * 2**56:
             cases.append((position, i % 2))
     assert len(cases) > 500
-    found, rejected = tried(sigma, [word_at(*case, lowest) for case in cases], [0] * len(cases))
-    assert not rejected
-    for (position, side), value in zip(cases, found, strict=True):
+    for position, side in cases:  # one by one, as a single open decision makes a block look closer
+        (value,), rejected = tried(sigma, [word_at(position, side, lowest)], [0])
+        assert not rejected
         least = math.floor(Fraction(sigma) * Fraction(position, 2**56) + Fraction(1, 2))
         most = math.ceil(Fraction(sigma) * Fraction(position + 1, 2**56) + Fraction(1, 2)) - 1
         assert least <= (-value if side else value) <= most
@@ -169,8 +169,8 @@ def test_points_next_to_the_curve_are_kept_just_below_it():
             position = int(_boxes._PLACES[box]) + int(rng.integers(2**51))
             v = (mpmath.exp(-((mpmath.mpf(position) / 2**56) ** 2) / 2) - float(_boxes._FLOORS[box])) / _boxes._HEIGHT
             if 1e-9 < v < 1 - 1e-9:
-                # 2¹⁶ of these are more than the digits of x that are not drawn can move the curve by
-                margins.append(int(rng.choice([-1, 1])) * int(rng.integers(2**16, 2**18)))
+                # 2¹⁴ of these are more than the digits of x that are not drawn can move the curve by
+                margins.append(int(rng.choice([-1, 1])) * int(rng.integers(2**14, 2**15)))
                 words.append(word_at(position, len(words) % 2, [box]))
                 heights.append(int(v * 2**64) + margins[-1])
     _, rejected = tried(0.01, words, heights)
