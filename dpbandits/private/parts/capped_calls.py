@@ -171,6 +171,8 @@ class Numbers:
     def __call__(self, sums: Designs, decisions: int, adjacency: Adjacency, rng: np.random.Generator) -> float:
         """The level, by the rewards of both sets."""
         rewards = np.concatenate([rows.array[:, -1] for rows in (sums.explored, sums.others)])
+        # in another order this float differs by far less than a step of the mechanism's lattice. As 1 and ½ are whole
+        # numbers of steps, the step that the mechanism adds for its own rounding is enough for both
         total = np.array([float(deviations(rewards, self.reward_range).sum())])
         apart = 0.5 if adjacency == "zero_out" else 1.0
         mechanism = GaussianMechanism(noise_multiplier=self.z, sensitivity=apart, adjacency=adjacency, rng=rng)
