@@ -31,6 +31,8 @@ __all__ = [
 _LOWEST = -12.0
 # e^x of larger losses is beyond floats.
 _HIGHEST = 700.0
+# Losses that are nearer to each other are one.
+_APART = 1e-10
 
 
 def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array, float]:
@@ -43,6 +45,10 @@ def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array, 
         say, of those whose e^ε is a float.
     """
     epsilons, deltas = _in_floats(epsilons, deltas)
+    # without points next to another the lines are above what they were; between such points rounding is their slope
+    apart = np.append(True, np.diff(epsilons) > _APART)
+    apart[-1] = True
+    epsilons, deltas = epsilons[apart], deltas[apart]
     y = np.expm1(epsilons)
     beyond = float(deltas[-1])
     values = deltas - beyond

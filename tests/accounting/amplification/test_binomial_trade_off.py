@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -107,6 +108,15 @@ def test_noise_that_hides_nothing_is_priced_so():
     assert delta(ShuffledBinomial(10, 4.0, 1, rounded=True), 1.0) < 0.7  # of one count more is known
     assert epsilon(ShuffledBinomial(10, 4.0, 1, rounded=True), 1e-6) == math.inf
     assert central_mu(1000, 0.5) == 0.0
+
+
+def test_a_shift_that_is_a_whole_number_but_for_rounding_has_the_masses_of_a_pair():
+    """Its losses are nearly those of 13 and of 14, next to one another; slopes between such are of rounding alone."""
+    near, whole = (ShuffledBinomial(16_224, shift, 1, rounded=True) for shift in (13.000000013000001, 13.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that gdp answers in place of pld
+        found = [float(epsilon(2 * one, 1e-5)) for one in (near, whole)]
+    assert found[1] <= found[0] <= found[1] * (1 + 1e-6)
 
 
 def test_it_composes_like_a_gaussian_with_rare_failures():
