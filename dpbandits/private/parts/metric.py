@@ -124,7 +124,7 @@ def relearned(eigenvalues: Array, U: Array, metric: Array, theta: Array, noise: 
     >>> import numpy as np
     >>> A, final = relearned(np.array([5.0, 80.0]), np.eye(2), np.eye(2), np.array([1.0, 0.0]), noise=1.0)
     >>> A.diagonal().round(2).tolist(), final
-    ([2.62, 0.71], True)
+    ([2.74, 0.76], True)
     """
     final = bool(eigenvalues[-1] > _SETTLED * noise or (eigenvalues > KNOWN * noise).mean() >= 0.5)
     inverse = np.linalg.inv(metric)
