@@ -95,7 +95,8 @@ class Policy(ManyRounds, ABC):
     expire_after : int, optional
         A decision is forgotten when so many further rounds have passed without its reward; by default never.
     decision_log : path or DecisionLog, optional
-        A new .csv or .parquet path for a log of decisions, raw data (:mod:`dpbandits.durability.decision_log`).
+        A new .csv or .parquet path, where every decision is logged with its probability and reward: raw data, as
+        confidential as it. See :mod:`dpbandits.durability.decision_log`.
     rng : numpy.random.Generator, optional
         None is the secure source; a seeded generator makes a simulation.
 

@@ -97,9 +97,13 @@ class SlatePolicy(Policy):
         X, sets = self.checked_slots(arms)
         self.check_process()
         with self.lock:
-            who = self.admitted(person)
-            self.prepare(X)
-            return self._shown(X, self.page(X, sets, self.score, self.rng), (person, who), self.number())
+            return self._chosen(X, sets, person)
+
+    def _chosen(self, X: Array, sets: int, person: object) -> SlateDecision:
+        """Choose of what was checked; behind the lock."""
+        who = self.admitted(person)
+        self.prepare(X)
+        return self._shown(X, self.page(X, sets, self.score, self.rng), (person, who), self.number())
 
     def checked_slots(self, arms: ArrayLike | None) -> tuple[Array, int]:
         """The rows that are offered, checked, and of how many sets they are: 1, or k of one size."""
@@ -142,16 +146,17 @@ class SlatePolicy(Policy):
         ValueError
             As by ``select``, naming the request. All are checked first: the policy's state is as it was.
         """
+        offered = []
         for number, one in enumerate(arms):
             try:
-                self.checked_slots(one)
+                offered.append(self.checked_slots(one))
             except ValueError as error:
                 raise ValueError(f"arms[{number}]: {error}") from error
         self.check_process()
         with self.lock:
             check_admitted(self, persons, len(arms))
             whose = [None] * len(arms) if persons is None else persons
-            return [self.select(*one) for one in zip(arms, whose, strict=True)]
+            return [self._chosen(*slots, person) for slots, person in zip(offered, whose, strict=True)]
 
     def _shown(self, arms: Array, page: Page, whose: tuple[object, int], release: int) -> SlateDecision:
         """Wait for the clicks on a slate, and log its first position."""

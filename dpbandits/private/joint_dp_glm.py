@@ -105,6 +105,7 @@ from dpbandits.private.parts.capped_calls import (
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.records import ONCE_SHARE, begins_in_the_middle, known_after, with_level
 from dpbandits.private.parts.two_designs import Designs, Levels, Price, older
+from dpkit.geometry import vector_sensitivity
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
 from dpkit.models.losses import matching_loss
@@ -279,7 +280,7 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         known = self.mechanism, self.stream_share, steps, budget.adjacency, m
         price, after = Price(*known, ONCE_SHARE), None
         if parameters == "practical" and begins_in_the_middle(self):
-            noise = price.numbers(calibrate(price, budget)) * (0.5 if budget.adjacency == "zero_out" else 1.0)
+            noise = price.numbers(calibrate(price, budget)) * vector_sensitivity(0.5, budget.adjacency)
             after = known_after(self.schedule.ends, noise, T)
         if after is None:
             price = Price(*known)

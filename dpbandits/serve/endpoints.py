@@ -414,8 +414,7 @@ class Endpoints:
     def _page(self, released: Released, X: Array) -> tuple[list[int], Array]:
         """The rows to show, by position, and their arms."""
         shell: Any = released._shell
-        law = shell.score_elsewhere(X)
-        rows = shell.placed(law.draw(self._rng) if isinstance(law, Law) else law)
+        rows = shell.page(X, 1, shell.score_elsewhere, self._rng).rows
         return rows.tolist(), X[rows]
 
     def _drawn(self, shell: PrivatePolicy[Any], offered: Rounds, *, tell: bool) -> tuple[list[int], list[float]]:

@@ -37,7 +37,7 @@ from accounting import Budget, Gaussian, PureDP, Release, calibrate
 from accounting.arrays import Array
 from accounting.checks import choice, integer
 from dpkit import randomness
-from dpkit.geometry import pair_sensitivity, smat
+from dpkit.geometry import pair_sensitivity, smat, vector_sensitivity
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charge
 from dpkit.moments.pairs import NoisyPair, PairBounds, pair_scales
@@ -177,7 +177,7 @@ class PairMessages:
         )
         self.std = stds[self.randomizer]
         self._reports = Reports(pure, rng=self.rng)
-        apart = 1.0 if adjacency == "replace" else 0.5
+        apart = vector_sensitivity(0.5, adjacency)
         self._number = GaussianMechanism(noise_multiplier=z, sensitivity=apart, adjacency=adjacency, rng=self.rng)
         self.number_std = z * apart if self.randomizer == "gaussian" else self._reports.noise
         one: Release = (

@@ -329,5 +329,6 @@ def _shares(data: Any, weights: Any, largest: float | None, rows: NDArray[np.boo
     found = numbers(data, weights, rows).astype(np.float64)
     if (found < 0).any():
         raise ValueError(f"weights must not be negative, got {int((found < 0).sum())} that are")
-    assert largest is not None
+    if largest is None:
+        raise RuntimeError("weights came without the largest, which rows_of refuses")
     return np.minimum(found / largest, 1.0)

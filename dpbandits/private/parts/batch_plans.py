@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from accounting import ApproxDP, Budget, Gaussian, Release, calibrate, delta
 from accounting.conversions import gdp_epsilon
-from dpkit.geometry import outer_product_sensitivity
+from dpkit.geometry import outer_product_sensitivity, vector_sensitivity
 from dpkit.models.links import Link
 from dpkit.moments.shuffled import batch_protocol
 from dpkit.shuffle import SumProtocol, VectorSum
@@ -92,7 +92,7 @@ def numeric_plan(
         total, numbers = matrix.cost + descent, None
         if for_level:
             # numbers in [−½, ½]
-            numbers = batch_protocol(1, users, 0.5, 0.5 if budget.adjacency == "zero_out" else 1.0, *for_level)
+            numbers = batch_protocol(1, users, 0.5, vector_sensitivity(0.5, budget.adjacency), *for_level)
             total = total + numbers.cost
         # binomial noise costs a little more than the Gaussian noise of this μ
         if delta(batches * total, budget.epsilon) <= budget.delta:

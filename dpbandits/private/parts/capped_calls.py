@@ -16,7 +16,7 @@ from accounting import delta as delta_of
 from accounting.arrays import Array
 from dpbandits.private.parts.records import deviations, level_of
 from dpbandits.private.parts.two_designs import Designs, Levels
-from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall
+from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall, vector_sensitivity
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.models.likelihood import Rows
 from dpkit.models.links import Link
@@ -174,7 +174,7 @@ class Numbers:
         # in another order this float differs by far less than a step of the mechanism's lattice. As 1 and ½ are whole
         # numbers of steps, the step that the mechanism adds for its own rounding is enough for both
         total = np.array([float(deviations(rewards, self.reward_range).sum())])
-        apart = 0.5 if adjacency == "zero_out" else 1.0
+        apart = vector_sensitivity(0.5, adjacency)
         mechanism = GaussianMechanism(noise_multiplier=self.z, sensitivity=apart, adjacency=adjacency, rng=rng)
         noisy = float(mechanism.release(total)[0])
         return level_of(self.link, self.reward_range, noisy, self.z * apart, decisions)

@@ -105,15 +105,15 @@ class HeldRows:
         plan, d = self.plans[batch], self.ball.dimension
         matrix, users = plan.matrix, plan.matrix.users
         rows = np.zeros((users, d + 1))  # users without a reward send zeros
-        rows[: self._rows.count] = self._rows.array
-        far = np.zeros((users, 1))
-        far[: self._rows.count, 0] = deviations(self._rows.array[:, d], self.reward_range)
+        rewarded = self._rows.count
+        rows[:rewarded] = self._rows.array
         self._rows = Rows(d + 1, bound=1.0)
         X, r = rows[:, :d], rows[:, d]
         records = weights(X)[:, None] * svec(X[:, :, None] * X[:, None, :])
         noisy = smat(self._summed(matrix, records))
         if plan.numbers is not None:
-            noise = plan.numbers.noise_std(users)
+            far, noise = np.zeros((users, 1)), plan.numbers.noise_std(users)
+            far[:rewarded, 0] = deviations(r[:rewarded], self.reward_range)
             level = level_of(self.link, self.reward_range, float(self._summed(plan.numbers, far)[0]), noise, users)
         objective, smoothness = self.objective(level)
         from dpkit.optimize import shuffle_gradient_descent

@@ -199,7 +199,7 @@ KINDS = [Gaussian(9.0), PureDP(0.25), 60 * PoissonSubsampled(Gaussian(1.5), 0.01
 @settings(max_examples=10)
 @given(st.lists(st.tuples(st.sampled_from(["north", "south"]), st.sampled_from(KINDS)), min_size=2, max_size=8))
 def test_what_remains_is_what_the_worst_off_unit_has(spends):
-    """Also where no measure says who that is: one met Gaussian noise, and another what is dear in higher moments."""
+    """Also where the order of two units depends on δ: one had pure releases, another rare samples."""
     ledger = Ledger(Budget(2.0, 1e-6, adjacency="add_remove"), accountant="mixed")
     for scope, release in [("north", KINDS[1]), ("south", KINDS[2]), *spends]:
         with suppress(BudgetExceeded):
