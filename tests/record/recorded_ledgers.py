@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from recorded_numbers import DELTAS_OF_LEDGERS
 from recorded_prices import made, outcome
 
 from accounting import Budget, BudgetExceeded, Ledger, UnsupportedRelease
 
 KEPT = Path(__file__).with_name("ledgers.zip")
-DELTAS = (1e-3, 1e-6, 1e-9)
 
 # one of every kind; those of another adjacency than the rest go to a ledger of their own
 ANY = (
@@ -128,7 +128,10 @@ def told(ledger: Ledger) -> dict[str, Any]:
         "rows": [str(row) for row in shown],
         "releases": [str(row.release == made(text)) for row, text in zip(ledger.rows(), texts_of(ledger), strict=True)],
         "epsilon": [
-            e for scope in scopes for d in DELTAS for e in outcome(lambda s=scope, d=d: ledger.epsilon(d, scope=s))
+            e
+            for scope in scopes
+            for d in DELTAS_OF_LEDGERS
+            for e in outcome(lambda s=scope, d=d: ledger.epsilon(d, scope=s))
         ],
         "remaining": [e for s in scopes for e in outcome(lambda s=s: ledger.remaining(scope=s))] if budget else [],
         "quotas": {

@@ -11,6 +11,9 @@ import numpy as np
 
 # numbers are equal up to this part of themselves, or of the largest beside them where they are close to 0 by accident
 TOLERANCE, ZERO = 1e-9, 1e-12
+# where ε is asked of a price and of a ledger; convolutions are right to about 1e-16, in other last digits on each
+# processor, which ε at a small δ follows
+DELTAS_OF_PRICES, DELTAS_OF_LEDGERS, CONVOLVED = (1e-3, 1e-5, 1e-6, 1e-9, 1e-12), (1e-3, 1e-6, 1e-9), 1e-16
 
 
 def flat(tree: Any) -> list[float]:
@@ -47,8 +50,12 @@ def differences(record: Any, now: Any, exact: bool, path: str = "") -> Iterator[
         sizes = [abs(number) for number in record if isinstance(number, float) and math.isfinite(number)]
         for i, (one, other) in enumerate(zip(record, now, strict=True)):
             if isinstance(one, float) and isinstance(other, float) and not exact:
-                zero = 0.0 if path.endswith("/epsilon") else ZERO * max(sizes, default=0.0)
-                if math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=zero) or (one != one and other != other):
+                if path.endswith("/epsilon"):
+                    deltas = DELTAS_OF_PRICES if len(record) == len(DELTAS_OF_PRICES) else DELTAS_OF_LEDGERS
+                    relative, zero = max(TOLERANCE, CONVOLVED / deltas[i % len(deltas)]), 0.0
+                else:
+                    relative, zero = TOLERANCE, ZERO * max(sizes, default=0.0)
+                if math.isclose(one, other, rel_tol=relative, abs_tol=zero) or (one != one and other != other):
                     continue
                 yield f"{path}[{i}]: {one!r} before, {other!r} now"
             else:

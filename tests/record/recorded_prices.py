@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recorded_numbers import DELTAS_OF_PRICES
 
 import accounting
 from accounting import bound, calibrate, delta, epsilon, gdp, rdp, zcdp
 
-DELTAS = (1e-3, 1e-5, 1e-6, 1e-9, 1e-12)
 ORDERS = (1.5, 2.0, 8.0, 32.0)
 KEPT = Path(__file__).with_name("descriptions.json")
 
@@ -61,7 +61,7 @@ def outcome(compute: Callable[[], Any]) -> Any:
         return [type(error).__name__]
 
 
-def epsilons(release: Any, deltas: Iterable[float] = DELTAS) -> list[Any]:
+def epsilons(release: Any, deltas: Iterable[float] = DELTAS_OF_PRICES) -> list[Any]:
     return [figure for d in deltas for figure in outcome(lambda d=d: epsilon(release, d))]
 
 
