@@ -51,7 +51,7 @@ def start(
     only: Annotated[
         str | None, typer.Option(help="worker or learner: these processes alone, the others elsewhere.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Of the demo.")] = 8000,
+    port: Annotated[int | None, typer.Option(help="Of the demo, by default 8000; a file says its own.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: token and digest; or url, where it listens.")
     ] = False,
@@ -76,15 +76,18 @@ def start(
         return
     for module in ("pydantic", "uvicorn"):
         need(module, "dpbandits serve", "serve")
-    if not 0 <= port <= 65535:
+    if port is not None and not 0 <= port <= 65535:
         raise ValueError(f"--port must lie in 0, …, 65535, got {port}")
     if demo:
         from dpbandits.serve.demo import demo as show
 
-        show(port, pages=pages)
+        show(8000 if port is None else port, pages=pages)
         return
     if config is None:
         raise ValueError("config must be given: dpbandits serve run.toml, or dpbandits serve --demo")
+    if port is not None or pages:
+        told = f"port = {port} under [service]" if port is not None else "a policy with slots"
+        raise ValueError(f"--port and --pages are the demo's: {config} describes its own service, write {told} in it")
     from dpbandits.serve.many.group import Group, read_any
     from dpbandits.serve.store import Store
     from dpbandits.serve.supervise import Service

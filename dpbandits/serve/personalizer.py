@@ -18,7 +18,7 @@ actions, those whose sum is the largest. One request rewards all slots of an eve
 the default.
 
 Sources: the service's public reference, and the code of its last clients (azure-cognitiveservices-personalizer 0.1.1
-for Python). Not here: evaluations, settings.
+and azure-ai-personalizer 1.0.0b1 for Python). Not here: evaluations, settings.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ __all__ = [
 PREFIX = "/personalizer/"
 # the header with the token
 KEY = b"ocp-apim-subscription-key"
-# of paths, and of those with several slots
-_AT = [f"{PREFIX}{version}" for version in ("v1.0", "v1.1-preview.3")]
-_AT_SLOTS = [f"{PREFIX}{version}/multislot" for version in ("v1.1-preview.1", "v1.1-preview.3")]
+# of paths, and of those with several slots; the last clients name the version in the query, ?api-version=…
+_AT = [f"{PREFIX}v1.0", f"{PREFIX}v1.1-preview.3", PREFIX.rstrip("/")]
+_AT_SLOTS = [f"{PREFIX}v1.1-preview.1/multislot", *(f"{at}/multislot" for at in _AT[1:])]
 # routes by which rewards come: when they do is a person's data
 TOLD_NOBODY = frozenset(f"{at}/events/{{eventId}}/reward" for at in (*_AT, *_AT_SLOTS))
 _LONGEST = 256

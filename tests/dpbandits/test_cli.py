@@ -299,6 +299,10 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("run", *QUICK, "--out", "bad.csv"), "--out must be a folder that can be made, got 'bad.csv'"),
         (("run", *QUICK, "--resume", "no/where.jsonl"), "--resume must be a file in a folder that exists"),
         (("serve", "--demo", "--port", 70000), "--port must lie in 0, …, 65535, got 70000"),
+        (
+            ("serve", "run.toml", "--port", 8001),
+            "run.toml describes its own service, write port = 8001 under [service]",
+        ),
     ],
 )
 def test_wrong_values_end_with_one_line(call, tmp_path, arguments, message):

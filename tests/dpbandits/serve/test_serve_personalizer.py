@@ -440,12 +440,14 @@ def _ready(url):
         return False
 
 
-def test_over_http(real):
+@pytest.mark.parametrize("version", ["/v1.1-preview.3", ""])
+def test_over_http(real, version):
     url, config = real
-    with httpx.Client(headers={"Ocp-Apim-Subscription-Key": TOKENS["decider"]}) as client:
-        at = f"{url}/personalizer/v1.1-preview.3"
+    query = {} if version else {"api-version": "2022-09-01-preview"}
+    with httpx.Client(headers={"Ocp-Apim-Subscription-Key": TOKENS["decider"]}, params=query) as client:
+        at = f"{url}/personalizer{version}"
         body = {"contextFeatures": CONTEXT, "actions": ACTIONS, "eventId": "a/b c%2F"}
-        answer = client.post(f"{at}/rank", json=body)
+        answer = client.post(f"{at}/rank", json=body)  # the second of the two asks again
         assert (answer.status_code, answer.json()["eventId"]) == (201, "a/b c%2F")
         for _ in range(3):  # the connection stays open after an answer without content
             answer = client.post(f"{at}/events/a%2Fb%20c%252F/reward", json={"value": 1.0})
@@ -478,3 +480,19 @@ def test_with_the_last_client_for_python(real):
     with pytest.raises(models.ErrorResponseException) as refused:
         client.rank(models.RankRequest(actions=[], event_id="none"))
     assert refused.value.error.error.code == "BadRequest"
+
+
+def test_with_the_client_that_names_its_version_in_the_query(real):
+    personalizer = pytest.importorskip("azure.ai.personalizer")
+    from azure.core.credentials import AzureKeyCredential
+    from azure.core.exceptions import HttpResponseError
+
+    client = personalizer.PersonalizerClient(real[0], AzureKeyCredential(TOKENS["decider"]))
+    request = {"actions": ACTIONS, "contextFeatures": CONTEXT, "excludedActions": ["sports"]}
+    found = client.rank(request | {"eventId": "by the query", "deferActivation": True})
+    assert found["rewardActionId"] in {"news", "films"}
+    client.activate("by the query")
+    client.reward("by the query", {"value": 1.0})
+    with pytest.raises(HttpResponseError) as refused:
+        client.rank({"actions": []})
+    assert refused.value.error.code == "BadRequest"

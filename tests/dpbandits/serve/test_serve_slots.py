@@ -28,12 +28,14 @@ class Wire:
     """As the last clients send it."""
 
     def __init__(self, browser, version="v1.1-preview.3"):
-        self.browser, self.at = browser, f"/personalizer/{version}/multislot"
+        # "" as the last clients send it: with the version in the query
+        self.browser, self.at = browser, "/".join(filter(None, ("/personalizer", version, "multislot")))
 
     def post(self, path, body=None):
         content = b"" if body is None else json.dumps(body).encode()
         key = {"Ocp-Apim-Subscription-Key": TOKENS["decider"]}
-        return self.browser.send("POST", self.at + path, headers=key, content=content)
+        query = "?api-version=2022-09-01-preview" if self.at == "/personalizer/multislot" else ""
+        return self.browser.send("POST", self.at + path + query, headers=key, content=content)
 
     def rank(self, **more):
         answer = self.post("/rank", {"contextFeatures": CONTEXT, "actions": ACTIONS, "slots": SLOTS} | more)
@@ -72,15 +74,16 @@ def test_the_whole_way(tmp_path, storage):
     config, clock = configured(tmp_path, policy=SLATES, storage=storage(), more=SEEDED), Clock()
     alone = config.probe()
     with served(config, clock) as (learner, browser):
-        wire, older = Wire(browser), Wire(browser, "v1.1-preview.1")
-        first, second = wire.rank(eventId="mine: a/b ü"), older.rank()
+        wire, older, last = Wire(browser), Wire(browser, "v1.1-preview.1"), Wire(browser, "")
+        first, second = wire.rank(eventId="mine: a/b ü"), last.rank()
         assert first["eventId"] == "mine: a/b ü"
+        assert older.rank(eventId="mine: a/b ü") == first
         for found in (first, second):
             assert [one["id"] for one in found["slots"]] == [TOP, SIDE]
             top, side = (one["rewardActionId"] for one in found["slots"])
             assert top in {"news", "sports", "films"} - {side}
             assert side in {"news", "films"}
-        wire.reward(first["eventId"], Side_Bar=1.0, Main_Article=0.5)
+        last.reward(first["eventId"], Side_Bar=1.0, Main_Article=0.5)
         wire.reward(first["eventId"], Main_Article=1.0)  # once
         wire.reward(second["eventId"], Attic=1.0)  # no slot of it: it stays open
         older.reward(second["eventId"], Main_Article=1.0, Attic=0.0)
