@@ -53,7 +53,8 @@ class Value:
         """u, the place between the bounds, in units of 2**-bits."""
         low, high = bounds
         factor = literal(2.0**bits / (high - low), self.say)
-        return once(self.say.rounded(f"({self.clipped(bounds)} - {literal(low, self.say)}) * {factor}"))
+        above = f"({self.clipped(bounds)} - {literal(low, self.say)})" if low else self.clipped(bounds)
+        return once(self.say.rounded(f"{above} * {factor}"))
 
     def bin(self, edges: Array, cut: bool) -> str:
         """The bin of the value, −1 for none, NULL for no value."""
