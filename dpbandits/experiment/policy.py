@@ -271,6 +271,12 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
             if not self._late(self.waiting.key(decision)):
                 super().update(decision, reward)
 
+    def check_told(self, key: int, reward: Any) -> None:
+        if not self._late(key):
+            super().check_told(key, reward)
+        elif reward is not None:
+            self.checked_reward(reward)
+
     def _late(self, key: int) -> bool:
         """Whether a decision is of a batch that is closed, or may be: its value counts for nothing any more."""
         with self.lock:

@@ -108,7 +108,7 @@ class ManyRounds:
         """
         return (_one_by_one if "select" in self.own else _select)(cast("Policy", self), arms, persons)
 
-    def update_many(self, decisions: Sequence[Decision | int], rewards: Sequence[float | None] | ArrayLike) -> None:
+    def update_many(self, decisions: Sequence[Decision | int], rewards: Sequence[Any] | ArrayLike) -> None:
         """Learn the rewards of many decisions, in this order; see ``select_many`` for an example.
 
         With a checkpoint all are written through to the disk together, before the first is learned.
@@ -117,7 +117,7 @@ class ManyRounds:
         ----------
         decisions : sequence of Decision or int
             Each once.
-        rewards : array_like of shape (n,), or a sequence with None for rewards that will never come
+        rewards : array_like of shape (n,), or a sequence of what ``update`` takes: None is one that will never come
 
         Raises
         ------
@@ -148,6 +148,14 @@ class ManyRounds:
         policy = cast("Policy", self)
         for pending in made:
             policy.admit(policy.written(pending))
+
+    def check_told(self, key: int, reward: Any) -> None:
+        """Refuse what ``update`` would: asked of all rewards before the first, where a class has its own ``update``."""
+        policy = cast("Policy", self)
+        if key not in policy.waiting:
+            raise ValueError(f"decision must be one whose reward is still open, got decision id {key!r}")
+        if reward is not None:
+            policy.checked_reward(reward)
 
     def take_in_many(self, told: list[tuple[int, Pending, float | None]]) -> None:
         """Close decisions and learn, in this order; where there is no reward, close."""
@@ -233,12 +241,19 @@ def _update(policy: Policy, decisions: Sequence[Decision | int], rewards: Any) -
         raise ValueError(f"rewards must be as many as decisions, {len(keys)}, got {short(rewards)}")
     if len(set(keys)) != len(keys):
         raise ValueError("decisions must be given once each, got some twice")
-    if "update" in policy.own:
-        with policy.lock, policy.together():
-            for key, value in zip(keys, values, strict=True):
-                policy.update(key, value)
-        return
     policy.check_process()
+    if "update" in policy.own:
+        with policy.lock:
+            policy.check_open()
+            for number, (key, value) in enumerate(zip(keys, values, strict=True)):
+                try:
+                    policy.check_told(key, value)
+                except ValueError as error:
+                    raise ValueError(f"rewards[{number}]: {error}") from error
+            with policy.together():
+                for key, value in zip(keys, values, strict=True):
+                    policy.update(key, value)
+        return
     with policy.lock:
         policy.check_open()
         told: list[tuple[int, Pending, float | None]] = []

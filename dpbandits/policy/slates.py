@@ -241,24 +241,10 @@ class SlatePolicy(Policy):
         """
         super().update(decision, reward)  # type: ignore[arg-type]
 
-    def update_many(self, decisions: Sequence[Decision | int], rewards: Any) -> None:
-        """Learn the clicks on many slates, each as ``update`` takes them, in this order.
-
-        Raises
-        ------
-        ValueError
-            As by ``update``, naming the slate. All are checked first: the policy's state is as it was.
-        """
-        with self.lock:
-            for number, (one, reward) in enumerate(zip(decisions, rewards, strict=False)):  # lengths are compared below
-                try:
-                    if (pending := self.waiting.get(key := self.waiting.key(one))) is None:
-                        raise ValueError(f"decision must be one whose reward is still open, got decision id {key!r}")
-                    if reward is not None:
-                        _check_length(pending, self.checked_reward(reward))
-                except ValueError as error:
-                    raise ValueError(f"rewards[{number}]: {error}") from error
-            super().update_many(decisions, rewards)
+    def check_told(self, key: int, reward: Any) -> None:
+        super().check_told(key, reward)
+        if reward is not None:
+            _check_length(self.waiting[key], self.checked_reward(reward))
 
     def checked_reward(self, reward: Any) -> Any:
         told = reward if isinstance(reward, Sequence | np.ndarray) and np.ndim(reward) == 1 else [reward]

@@ -11,7 +11,7 @@ from private_policies import OF_PERSONS, SMALL, small
 from rounds_of_many import arm_sets, requests, seeded, shares_of
 
 from accounting import Budget
-from dpbandits import Policy, policies
+from dpbandits import Experiment, Policy, policies
 from dpbandits.durability import state
 from dpbandits.experiment.policy import ExperimentPolicy
 from dpbandits.policies import OnePassPrivateGLM, PrivateArms, Uniform
@@ -185,6 +185,35 @@ def test_rewards_that_are_refused_are_all_refused():
         assert books(policy) == before
     policy.update_many(made, [1.0, None, 0.5, 0.0])
     assert policy.open_decisions == []
+
+
+@pytest.mark.parametrize("metrics", [None, {"bought": (0.0, 1.0), "spent": (0.0, 9.0)}])
+def test_of_many_values_of_an_experiment_none_is_learned_where_one_is_refused(metrics):
+    test = Experiment(["a", "b"], budget=Budget(1.0, 0.0), horizon=900, metrics=metrics, rng=seeded())
+    policy = test.policy
+
+    def value(x):
+        return x if metrics is None else {"bought": x}
+
+    late = test.assign()
+    while not policy.releases:
+        test.assign()
+        policy.settle()
+    made = [test.assign() for _ in range(3)]
+    before = books(policy)
+    for decisions, values, words in [
+        (made, [value(1.0), value(0.5), value(7.0)], r"rewards\[2\]: (value|bought) must be a finite number"),
+        ([*made, late], [value(1.0), None, None, value("x")], r"rewards\[3\]: (value|bought) must be"),
+        (made, [value(1.0), None, {"other": 1.0}], r"rewards\[2\]: value must be a mapping"),
+        ([made[0], 880], [value(1.0), value(1.0)], r"rewards\[1\]: decision must be one whose reward is still open"),
+        (made, [value(1.0)], "rewards must be as many as decisions, 3"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            policy.update_many(decisions, values)
+        assert books(policy) == before
+    # what is of a batch that is closed counts for nothing
+    policy.update_many([late, *made], [value(1.0), value(1.0), None, value(0.0)])
+    assert not {late.id, *(one.id for one in made)} & set(policy.open_decisions)
 
 
 def test_norms_that_pass_one_by_rounding_are_scaled_as_one_by_one():
