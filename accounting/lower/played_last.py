@@ -24,8 +24,7 @@ from accounting.compose.failures import rest_delta, split_failures
 from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated import CoinsPair
 from accounting.loss.lattice_vectors import LatticeCorners
-from accounting.lower.witnesses import compositions, parts_of, witness
-from accounting.notions.pure import at_least
+from accounting.lower.witnesses import compositions, largest_loss, parts_of, witness
 from accounting.releases import (
     ZCDP,
     DiscreteGaussian,
@@ -52,13 +51,8 @@ def cost_of(release: Release, delta: float) -> float:
     left = rest_delta(log_survival, delta)
     if left < 0:
         return math.inf
-    if left == 0:
-        try:
-            return at_least(rest)
-        except UnsupportedRelease:
-            return math.inf
     try:
-        return pld.lower_epsilon(rest, left)
+        return largest_loss(rest) if left == 0 else pld.lower_epsilon(rest, left)
     except (UnsupportedRelease, ArithmeticError):
         return 0.0
 

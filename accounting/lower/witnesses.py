@@ -34,6 +34,7 @@ import numpy as np
 from accounting.adaptive.repeated_selection.one_selection import OrderedPair, best_order
 from accounting.amplification.integer_shifts import longest_shift
 from accounting.arrays import Array
+from accounting.compose import pld
 from accounting.compose.pairs import single
 from accounting.errors import UnsupportedRelease
 from accounting.loss.allocated import AllocatedPair
@@ -42,7 +43,7 @@ from accounting.loss.integers import is_listed
 from accounting.loss.replaced_noise import LaplaceTrianglePair, TrianglePair
 from accounting.loss.responses import RangePair
 from accounting.lower.maxima_in_batches import ThreeLossesPair, three_scores
-from accounting.notions.pure import pure
+from accounting.notions.pure import at_least
 from accounting.releases import (
     ZCDP,
     ApproxDP,
@@ -74,7 +75,7 @@ from accounting.releases import (
 from accounting.releases.selection import runs_of
 from accounting.releases.shuffling import randomizer_of
 
-__all__ = ["compositions", "parts_of", "witness", "witnesses"]
+__all__ = ["compositions", "largest_loss", "parts_of", "witness", "witnesses"]
 
 
 # The ε of noisy maxima of which three scores may be worse than two, in batches of a fixed size.
@@ -86,6 +87,8 @@ _FEW_LIES, _FEW_OF_TWO, _LEAST_LIE = 20, 10, 1e-6
 _MOST_TRIALS = 1 << 33
 # Of more, rounding hardly counts.
 _MOST_TRIED = 1 << 22
+# At this δ a pair costs at least as much as it may lose, if that is not known.
+_RARE = 1e-12
 
 
 def parts_of(release: Release) -> tuple[tuple[Release, int], ...]:
@@ -125,7 +128,7 @@ def _added_up(release: Release) -> Release:
             case Own(loss=CountPair(trials=n, step=step, first=1.0, second=0.0) as one) if (
                 float(step).is_integer() and n * count <= _MOST_TRIALS
             ):
-                terms.append((Own(replace(one, trials=n * count, step=step * count)), 1))
+                terms.append((replace(part, loss=replace(one, trials=n * count, step=step * count)), 1))
             case _:
                 terms.append((part, count))
     return compose(terms)
@@ -185,7 +188,7 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
     """
     match release:
         case Own():
-            return replace(release, adjacency=None)
+            return replace(release, adjacency=None, said_by=None)  # what it says besides is from above
         case UnaryEncoding(epsilon=eps) if eps > 700:
             return None  # its probabilities are not told apart
         case Gaussian() | Laplace() | RandomizedResponse() | UnaryEncoding() | PureDP() | ApproxDP():
@@ -239,14 +242,16 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
             response = response or _strongest_response(eps, int(users))
             other, truth, lie = randomizer_of(response).thirds()
             binary = isinstance(response, RandomizedResponse) and response.categories == 2
+            # all messages may be the one that tells most
             if binary or (not equal and _LEAST_LIE < lie < _FEW_LIES / users):
-                return Own(CountPair(int(users) - 1, 1 - lie, 1, 1 - lie, 1 - truth))
-            return Own(DifferencePair(int(users) - 1, other, truth, lie))
+                return Own(CountPair(int(users) - 1, 1 - lie, 1, 1 - lie, 1 - truth), largest=float(eps))
+            return Own(DifferencePair(int(users) - 1, other, truth, lie), largest=float(eps))
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates) if trials <= _MOST_TRIALS:
             if release.rounded:
                 return _rounded_counts(release, order)
             steps = longest_shift(norm, coordinates)
-            return compose((Own(CountPair(int(trials), 0.5, step, 1.0, 0.0)), 1) for step in steps) if steps else None
+            counts = (CountPair(int(trials), 0.5, step, 1.0, 0.0) for step in steps)
+            return compose((Own(count, largest=math.inf), 1) for count in counts) if steps else None
         case Composed(parts=parts):
             # as parts of others: those that are like the first
             return compositions((witness(part, order, equal=equal), count) for part, count in parts)[0]
@@ -263,13 +268,14 @@ def _allocated(step: Release | None, steps: int, times: int) -> Release | None:
         return None
     (one,), (other,) = here, single(step, False)
     size, longer = divmod(steps, times)
-    blocks = [
-        (Own(AllocatedPair(one, n, True, lower=True), absent=AllocatedPair(other, n, False, lower=True)), count)
-        if n > 1
-        else (step, count)
-        for n, count in ((size, times - longer), (size + 1, longer))
-    ]
-    return compose(blocks)
+    most = largest_loss(step)  # of all steps at once
+
+    def block(n: int) -> Release:
+        pairs = (AllocatedPair(pair, n, present, lower=True) for pair, present in ((one, True), (other, False)))
+        return Own(next(pairs), absent=next(pairs), largest=most)
+
+    blocks = ((size, times - longer), (size + 1, longer))
+    return compose((block(n) if n > 1 else step, count) for n, count in blocks)
 
 
 def _rounded_counts(release: ShuffledBinomial, order: float) -> Release:
@@ -293,7 +299,7 @@ def _rounded_counts(release: ShuffledBinomial, order: float) -> Release:
         return float(terms.max()) + math.log(float(p @ np.exp(terms - terms.max())))
 
     one, count = max(tried, key=lambda term: term[1] * divergence(term[0])) if len(tried) > 2 else tried[0]
-    return count * Own(one)
+    return count * Own(one, largest=math.inf)
 
 
 def _ordered(release: BestOfRuns | BestOfPoissonRuns, run: Release | None, order: float) -> Release | None:
@@ -304,15 +310,25 @@ def _ordered(release: BestOfRuns | BestOfPoissonRuns, run: Release | None, order
             runs, (there,) = runs_of(release), single(run, False)
             how = best_order(runs, tuple(dict.fromkeys([*here, there])), order)
             one, other = (OrderedPair(runs, pair, *how) for pair in (here[0], there))
-            return Own(one, absent=other if other != one else None, largest=one.largest() if _is_pure(run) else None)
+            most = one.largest() if largest_loss(run) < math.inf else math.inf
+            return Own(one, absent=other if other != one else None, largest=most)
     except (UnsupportedRelease, ArithmeticError):
         pass
     # where all scores are equal, the best is the first
     return run if isinstance(release, BestOfRuns) else None
 
 
-def _is_pure(release: Release) -> bool:
+def largest_loss(release: Release) -> float:
+    """What a witness costs at δ = 0, or less than that where the largest loss of a pair is not known."""
     try:
-        return pure(release) < math.inf
+        return at_least(release)
     except UnsupportedRelease:
-        return False
+        pass
+    match release:
+        case Composed(parts=parts):
+            return sum(count * largest_loss(part) for part, count in parts) * (1 - 1e-12)
+        case Parallel(branches=branches):
+            return max(map(largest_loss, branches))
+        case Own() | PoissonSubsampled(release=Own()):
+            return pld.lower_epsilon(release, _RARE)
+    return math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,19 @@ from scipy.integrate import quad
 from scipy.stats import expon, gumbel_r, laplace
 
 import accounting
-from accounting import epsilon
+from accounting import (
+    BestOfPoissonRuns,
+    Laplace,
+    LocalShuffled,
+    PoissonSubsampled,
+    PureDP,
+    RandomAllocated,
+    Release,
+    delta,
+    epsilon,
+    parallel,
+)
+from accounting.loss import LossPair
 from accounting.lower.lower_bound import lower_epsilon
 from accounting.lower.maxima_in_batches import _LEADERS, _WINS
 
@@ -71,6 +84,70 @@ def test_a_lower_end_is_that_of_a_mechanism_that_fits_and_no_weaker_one(text: st
     lower, upper = lower_epsilon(release, 1e-5), float(epsilon(release, 1e-5))
     assert lower <= upper
     assert lower / upper == pytest.approx(SHARES[text], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("5 * DiscreteLaplace(3.0) + PureDP(0.3)", 1.0),
+        ("3 * NoisyMax(0.8, 'laplace')", 0.932416),
+        ("6 * FixedSizeSubsampled(Laplace(1.0), 10, 100)", 1.0),
+        ("RandomAllocated(Laplace(1.0), 9, 2)", 1.0),
+        ("PoissonSubsampled(RandomAllocated(Laplace(1.0), 9, 2), 0.1)", 1.0),
+        ("2 * LocalShuffled(RandomizedResponse(2.0, 6), 300) + Laplace(3.0)", 1.0),
+        ("2 * BestOfRuns(PureDP(0.3), 0.2) + Laplace(4.0)", 1.0),
+        ("BestOfPoissonRuns(PureDP(1.0), 5)", 1.0),
+    ],
+)
+def test_at_delta_0_the_largest_losses_add_up(text: str, share: float) -> None:
+    release = eval(text, {name: getattr(accounting, name) for name in accounting.__all__})
+    lower, upper = lower_epsilon(release, 0.0), float(epsilon(release, 0.0))
+    assert lower <= upper
+    assert lower / upper == pytest.approx(share, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        2 * accounting.ShuffledBinomial(3000, shift_norm=2.5, coordinates=5, rounded=False),
+        6 * accounting.FixedSizeSubsampled(accounting.Gaussian(1.0), 10, 100),
+        accounting.BestOfRuns(accounting.Gaussian(3.0), 0.1) + accounting.Laplace(5.0),
+        accounting.RandomAllocated(accounting.Gaussian(1.0), 8, 2),
+    ],
+    ids=repr,
+)
+def test_at_delta_0_what_loses_without_limit_costs_infinitely_much(release: Release) -> None:
+    assert lower_epsilon(release, 0.0) == math.inf
+
+
+class LaplaceNoise(Release):
+    """From outside: Laplace noise of scale 1, of which the weaker description says twice as much."""
+
+    def pair(self) -> LossPair:
+        return Laplace(1.0).pair()
+
+    def weaker(self) -> Release:
+        return PureDP(2.0)
+
+
+@pytest.mark.parametrize(
+    ("release", "most"),
+    [
+        (LaplaceNoise(), 1.0),
+        (2 * LaplaceNoise() + Laplace(2.0), 2.5),
+        (PoissonSubsampled(LaplaceNoise(), 0.5), math.log1p(0.5 * math.expm1(1.0))),
+        (parallel(LaplaceNoise(), Laplace(2.0)), 1.0),
+        # a swap is a removal and an addition in each of two steps
+        (RandomAllocated(Laplace(1.0), 9, 2, adjacency="replace"), 4.0),
+        # outputs with G(s) of P and s of Q before them are e^(μ(G(s) − s)) times as likely as in one run, and G(s) − s
+        # is at most the total variation
+        (BestOfPoissonRuns(LocalShuffled(1.0, 200), 5), 1.0 + 5 * delta(LocalShuffled(1.0, 200), 0.0)),
+    ],
+    ids=repr,
+)
+def test_at_delta_0_no_lower_end_is_above_what_may_be_lost(release: Release, most: float) -> None:
+    """Where accountants have no price at δ = 0, or a larger one."""
+    assert 0.4 * most < lower_epsilon(release, 0.0) <= most < 0.9 * float(epsilon(release, 0.0))
 
 
 @settings(max_examples=15)
