@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from dpbandits.cli.options import writable
 from dpbandits.cli.refusals import Command, Commands
 
 __all__ = ["experiment"]
@@ -103,6 +104,8 @@ def run(
     from dpbandits.experiment import analyse
     from dpbandits.lab.tables import Table
 
+    if out is not None:  # before anything is released
+        writable(out, ".json")
     table = Table(file)
     table.require([value, arm, *([] if person is None else [person])])
     codes, names = table.codes(arm)
@@ -118,24 +121,28 @@ def run(
             np.array(names)[codes].tolist(),
             budget=budget,
             persons=whose,
+            metric=value,
             metric_range=metric_range,
             alpha=alpha,
             baseline=baseline,
             missing=missing,
             clip=clip,
             ledger=kept,
+            label=f"experiment run {file.name}, {value}",
         )
-    text = results.to_json(out)
-    if as_json:
-        typer.echo(text)
-        return
-    # those that 80 columns have room for
-    head, *rows = ([*row[:2], *row[3:7]] for row in results.cells())
     say = console().print
-    say(results.verdict, tabled(dict.fromkeys(head, "left"), rows))
-    say(results.spent + ".")
+    # shown first: what has been paid for is not lost where it cannot be written
+    if as_json:
+        typer.echo(results.to_json())
+    else:
+        # those that 80 columns have room for
+        head, *rows = ([*row[:2], *row[3:7]] for row in results.cells())
+        say(results.verdict, tabled(dict.fromkeys(head, "left"), rows))
+        say(results.spent + ".")
     if out is not None:
-        say(f"Data: {out.resolve()}", soft_wrap=True)
+        results.to_json(out)
+        if not as_json:
+            say(f"Data: {out.resolve()}", soft_wrap=True)
 
 
 @experiment.command(cls=Command)
@@ -157,10 +164,11 @@ def report(
     from dpbandits.cli.report import console
     from dpbandits.experiment import Experiment, ExperimentResults
 
-    if out.suffix != ".html":
-        raise ValueError(f"--out must be an .html file, got {out}")
+    writable(out, ".html")
     if not source.is_file():
         raise FileNotFoundError(f"there is no file {source}")
+    if source.suffix in (".csv", ".parquet"):
+        raise ValueError(f"source must hold results, got the table {source}: analyse it by dpbandits experiment run")
     with source.open("rb") as file:
         plain = file.read(1) == b"{"
     results = ExperimentResults.from_json(source.read_bytes()) if plain else Experiment.results_in(source)

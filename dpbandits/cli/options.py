@@ -30,6 +30,7 @@ __all__ = [
     "kept_in",
     "log_option",
     "processes",
+    "writable",
 ]
 
 DEFAULT_EPSILONS = [1.0, 4.0]
@@ -86,6 +87,15 @@ def folder(out: Path) -> None:
         raise ValueError(f"--out must be a folder that can be made, got {str(out)!r}: {error.strerror}") from None
     if not os.access(out, os.W_OK):
         raise ValueError(f"--out must be a folder that can be written to, got {str(out)!r}")
+
+
+def writable(out: Path, suffix: str) -> None:
+    """Refuse a file that is called otherwise, or could not be written."""
+    if out.suffix != suffix:
+        raise ValueError(f"--out must be a{'n' if suffix == '.html' else ''} {suffix} file, got {out}")
+    parent = out.absolute().parent
+    if out.is_dir() or not parent.is_dir() or not os.access(out if out.exists() else parent, os.W_OK):
+        raise ValueError(f"--out must be a file in a folder that exists and can be written to, got {str(out)!r}")
 
 
 def kept_in(resume: Path | None) -> None:

@@ -207,8 +207,12 @@ def _revived(kind: type[Policy], tree: dict[str, Any], loader: Loader) -> Policy
     if "journal" not in tree:
         return _continued(kind, tree, loader)
     # a checkpoint: nobody else may touch it from here on
-    if loader.checkpoint is not None:
-        raise ValueError(f"checkpoint must be None for a file that is one, got {str(loader.checkpoint)!r}")
+    if loader.checkpoint not in (None, loader.path):
+        raise ValueError(
+            f"checkpoint must be left out for {loader.path}, which is one and goes on being kept there, got "
+            f"{str(loader.checkpoint)!r}"
+        )
+    loader = replace(loader, checkpoint=None)
     hold = files.hold(loader.path)
     try:
         tree, digest = newest(loader.path, loader.ledger)

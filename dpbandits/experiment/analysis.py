@@ -41,6 +41,7 @@ def analyse(
     *,
     budget: Budget,
     persons: Sequence[Hashable] | None = None,
+    metric: str = "value",
     metric_range: tuple[float, float] = (0.0, 1.0),
     alpha: float = 0.05,
     baseline: str | None = None,
@@ -48,6 +49,7 @@ def analyse(
     clip: bool = False,
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
+    label: str = "experiment",
 ) -> ExperimentResults:
     """Results of an experiment whose rows are known already.
 
@@ -61,6 +63,8 @@ def analyse(
         Under "replace". With ``unit="person"`` the rows' persons are needed.
     persons : sequence of length n, optional
         Whose row it is. A person's first row is used, and all must be of one arm.
+    metric : str
+        What the values are called in the results.
     metric_range, alpha, baseline, missing
         As for :class:`dpbandits.Experiment`; the baseline is by default the first arm in alphabetical order.
     clip : bool
@@ -69,6 +73,8 @@ def analyse(
         None draws from the secure source; a seeded generator gives a simulation.
     ledger : Ledger, optional
         Charged before any noise is drawn.
+    label : str
+        Of the ledger's row.
 
     Returns
     -------
@@ -115,20 +121,27 @@ def analyse(
     base = arm_names[0] if baseline is None else choice("baseline", baseline, *arm_names)
     outside = (found < low) | (found > high)
     if outside.any() and not clip:
-        raise ValueError(f"values must lie in metric_range, [{low:g}, {high:g}], got {found[outside][0]:g}")
+        raise ValueError(
+            f"values must lie in metric_range, [{low:g}, {high:g}], got {found[outside][0]:g}: state the range that "
+            "they can have, or clip them to it"
+        )
     level, counts = fraction("alpha", alpha), np.bincount(chosen)
     whole = np.clip(np.where(np.isnan(found), absent, found), low, high)[:, None]
     source = randomness.resolve(rng)
     ends = [int(counts.max())]
-    sums = TrialBatches(len(names), [(low, high)], [absent], ends, budget=budget, rng=source, ledger=ledger)
+    sums = TrialBatches(len(names), [(low, high)], [absent], ends, budget=budget, rng=source)
     sums.add_many(chosen, whole)
+    simulation = randomness.is_simulation(source)
+    row = None if ledger is None else ledger.spend(sums.cost, label=label, simulation=simulation)
     noisy = np.array([sums.release(k, 0) for k in range(len(names))])
+    if ledger is not None and row is not None:
+        ledger.commit(row)
     even = counts.max() <= _EVEN * counts.min()
     noise: Literal["laplace", "gaussian"] = "laplace" if isinstance(sums.cost, Laplace) else "gaussian"
     setting = Setting(
         arms=arm_names,
         baseline=base,
-        metric="value",
+        metric=metric,
         low=low,
         high=high,
         missing=absent,
@@ -142,7 +155,6 @@ def analyse(
     share = (noisy[:, 0] / STEPS / counts) + (absent - low) / (high - low)
     center = np.clip(share, 0.0, 1.0)
     spread = np.sqrt(np.maximum(center * (1.0 - center), 1.0 / counts) / counts + (sums.noise / counts) ** 2)
-    simulation = randomness.is_simulation(source)
     spent = f"({price_of(sums.cost, budget.delta):.6g}, {budget.delta:g})-DP, the value of one {budget.unit}"
     spent += " (SIMULATION: the noise came from a seeded generator; not a private release)" if simulation else ""
     return ExperimentResults(

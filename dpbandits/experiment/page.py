@@ -31,7 +31,8 @@ _COLOURS = ("#0b63a8", "#b5530a", "#0f7f6c", "#8a3fa0", "#5c5f66", "#a3211a", "#
 _READING = (
     "Each row has an arm's mean and its interval. All intervals together hold the means, and all differences together "
     "the differences, with probability at least 1 − α, <b>at all times at once</b>: looking often, or stopping because "
-    "of what was seen, costs nothing of it. The noise that protects people is taken into account.",
+    "of what was seen, costs nothing of it. The noise that protects people is taken into account. Which arm is best is "
+    "a statement of its own, and may be known before an interval of a difference leaves 0.",
     "A mean is over decisions in released batches. A decision whose value did not come in time counts as {missing}. "
     "The statements need values of different decisions that are independent, and one mean for all of an arm's "
     "decisions; if that drifts, an interval holds for its average, and arms that were not shown evenly over time are "

@@ -547,7 +547,7 @@ class Policy(ManyRounds, ABC):
             Needed for a private policy without such a ledger: the caller's word that this is the newest state of its
             run and that nobody else continues it.
         checkpoint : path, optional
-            Where a private policy that was saved by hand keeps its state from now on.
+            Where a private policy that was saved by hand keeps its state from now on. A checkpoint stays where it is.
         decision_log : path or DecisionLog, optional
             The log of decisions that goes on, or a new one. A state does not name it: no file says where to write.
 

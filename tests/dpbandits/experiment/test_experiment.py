@@ -332,7 +332,7 @@ def killed(tests: list[Experiment], folder, ledger) -> Experiment:
     state = tests[0].policy.rng.bit_generator.state
     tests.clear()
     gc.collect()
-    found = Experiment.load(folder / "state", ledger=ledger)
+    found = Experiment.load(folder / "state", ledger=ledger, checkpoint=folder / "state")
     found.policy.rng.bit_generator.state = state  # simulations draw again what was drawn since the checkpoint
     return found
 
@@ -535,11 +535,15 @@ def test_a_plan_from_the_command_line(call):
 def test_a_table_from_the_command_line_and_its_page(call, tmp_path):
     Ledger.create(tmp_path / "ledger", Budget(2.0, 0.0, unit="person")).close()
     run = "run", "test.csv", "--person", "person", "--baseline", "old"
+    for nowhere in ("none/test.json", "test.html", "."):  # which costs nothing
+        assert "--out must be a" in call(*run, "--ledger", "ledger", "--out", nowhere).output
     found = call(*run, "--ledger", "ledger", "--out", "test.json")
     assert found.exit_code == 0, found.output
     assert "new is best" in found.output
     assert max(map(len, found.output.splitlines()[:8])) <= 80
-    assert Ledger.open(tmp_path / "ledger").epsilon(0.0) == pytest.approx(1.0)
+    kept = Ledger.open(tmp_path / "ledger")
+    assert kept.epsilon(0.0) == pytest.approx(1.0)
+    assert [(row.label, row.outcome) for row in kept.rows()] == [("experiment run test.csv, value", "released")]
     assert json.loads(call(*run, "--json").output)["assigned"].keys() == {"new", "old"}
     assert call("report", "test.json", "--out", "page.html").exit_code == 0
     assert "new is best" in (tmp_path / "page.html").read_text()
@@ -562,7 +566,8 @@ def test_commands_refuse_in_one_line(call):
         (("run", "test.csv", "--ledger", "none"), "dpkit ledger create"),
         (("report", "none"), "there is no file none"),
         (("report", "test.csv", "--out", "page.txt"), "--out must be an .html file"),
-        (("report", "test.csv"), "error"),
+        (("report", "test.csv"), "analyse it by dpbandits experiment run"),
+        (("run", "test.csv", "--metric-range", 0, 0.5), "state the range that they can have, or clip them to it"),
     ]:
         refused = call(*words)
         assert refused.exit_code == 2, (words, refused.output)
