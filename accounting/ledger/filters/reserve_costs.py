@@ -198,14 +198,17 @@ def _of_pair(
             without = max(without, _least(side, 0.0) + added)
         if potential.weight == 0:
             continue
-        # between two points the chord of the exponential is above it by at most this share
-        chord = 1 + eta * (eta + 1) * math.expm1(law.step) ** 2 / 8 * math.exp(eta * law.step)
         with np.errstate(under="ignore"):
-            term = potential.exponential(reserve) / chord * np.exp(-eta * law.points)
+            term = potential.exponential(reserve) / _chord(eta, law.step) * np.exp(-eta * law.points)
         term[-1] = 0.0  # beyond it the left side is smaller than there, and κ·c is all that is left of the right one
         side = replace(side, term=term, growth=growth, moment=moment)
         tilted = max(tilted, _least(side, moment / growth) + added)
     return without, tilted if potential.weight > 0 else without
+
+
+def _chord(order: float, step: float) -> float:
+    """How many times the exponential its chord between two points is, at most."""
+    return 1 + order * (order + 1) * math.expm1(step) ** 2 / 8 * math.exp(order * step)
 
 
 @dataclass(frozen=True)

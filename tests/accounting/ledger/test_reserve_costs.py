@@ -110,9 +110,11 @@ def test_gaussians_cost_exactly_what_they_are():
 
 
 def test_a_larger_reserve_costs_no_more_and_parts_add_up():
-    release = PoissonSubsampled(Gaussian(2.0), 0.005)
+    release = PoissonSubsampled(Gaussian(1.5), 0.01)
     costs = [cost(release, share * MOST, FAILING, MOST) for share in (0.01, 0.03, 0.1, 0.3)]
     assert costs == sorted(costs, reverse=True)
+    # next to the smallest reserve the first places where it is looked for are too low
+    assert costs[0] < math.inf
     both = [cost(part, 0.1 * MOST, FAILING, MOST) for part in (release, PureDP(0.02))]
     assert cost(3 * release + PureDP(0.02), 0.1 * MOST, FAILING, MOST) == pytest.approx(3 * both[0] + both[1])
     assert cost(parallel(release, PureDP(0.02)), 0.1 * MOST, FAILING, MOST) == max(both)
@@ -197,6 +199,14 @@ def test_the_potential_falls_on_average_for_losses_of_either_sign(z, log_q, shar
         for e in np.linspace(-0.5, 1.5, 41):
             after = float(p[~rare] @ potential(left, e - loss[~rare])) + float(p[rare].sum())
             assert after <= (float(potential(left + found, e)) + allowed) * (1 + 1e-6) + 1e-16
+
+
+@pytest.mark.parametrize(("order", "step"), [(0.5, 0.05), (3.0, 0.02), (14.0, 0.004), (60.0, 1e-3)])
+def test_the_chord_of_the_exponential_term_is_no_more_times_it_than_is_taken_off(order, step):
+    t = np.linspace(1.0, math.exp(step), 2001)
+    chord = np.interp(t, t[[0, -1]], t[[0, -1]] ** -order)
+    most = float((chord * t**order).max()) - 1
+    assert most <= reserve_costs._chord(order, step) - 1 <= most * 1.15
 
 
 def test_skewed_losses_cost_less_with_the_exponential_term_and_gaussians_the_same():
