@@ -85,6 +85,8 @@ class Answer:
     uses: str = ""
     limits: tuple[Any, Any] | None = None
     off_by: str = field(default="rows", repr=False)
+    # by how many rows any value within the limits may be off; None where that depends on a private number of rows
+    rows_at_most: Any = field(default=None, repr=False)
 
     def interval(self, confidence: float = 0.95, *, sampling: bool = False) -> tuple[Any, Any]:
         """Where the answer without noise lies with probability ``confidence``, each entry for itself.
@@ -134,16 +136,22 @@ class Answer:
         return self.rows_bound(level)
 
     def informative(self, confidence: float = 0.95) -> Any:
-        """Whether the interval leaves anything out of what could be said without data; a bool, or one for each key.
+        """Whether the answer leaves anything out of what could be said without data; a bool, or one for each key.
 
         False for a mean of no rows, or of so few that the noise hides them: a function of what was released, which
-        tells the one as little from the other as the answer does.
+        tells the one as little from the other as the answer does. A quantile says something by its interval, or by
+        ``rows_off``, where that is less than any value would be off.
         """
-        if self.limits is None or self.noise_interval is None:
+        nothing: Any = []
+        if self.limits is not None and self.noise_interval is not None:
+            low, high = self.interval(confidence)
+            nothing.append((low <= self.limits[0]) & (high >= self.limits[1]))
+        if self.rows_at_most is not None:
+            nothing.append(self.rows_off(confidence) >= self.rows_at_most)
+        if not nothing:
             return True if self.keys is None else np.ones(len(self.keys), np.bool_)
-        low, high = self.interval(confidence)
-        nothing = (low <= self.limits[0]) & (high >= self.limits[1])
-        return ~nothing if np.ndim(nothing) else not nothing
+        told = ~np.all(nothing, axis=0)
+        return told if np.ndim(told) else bool(told)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Everything that may be published, in types that JSON knows."""
@@ -156,7 +164,7 @@ class Answer:
             "noise_std": self.noise_std,
             "low": low,
             "high": high,
-            "informative": None if self.limits is None else self.informative(confidence),
+            "informative": None if self.limits is None and self.rows_at_most is None else self.informative(confidence),
             "rows_off": None if self.rows_bound is None else self.rows_bound(fraction("confidence", confidence)),
             "confidence": confidence if low is not None or self.rows_bound is not None else None,
             "uses": self.uses or None,
@@ -189,7 +197,7 @@ class Answer:
             columns["low"], columns["high"] = np.atleast_1d(low), np.atleast_1d(high)
         if self.rows_bound is not None:
             columns["rows_off"] = np.broadcast_to(self.rows_off(confidence), len(keys))
-        if self.limits is not None:
+        if self.limits is not None or self.rows_at_most is not None:
             columns["informative"] = np.atleast_1d(self.informative(confidence))
         frame = pd.DataFrame(columns)
         frame.attrs = {"query": self.query, "uses": self.uses, "cost": self.price, "confidence": confidence}

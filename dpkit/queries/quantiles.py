@@ -79,6 +79,10 @@ _NO_INTERVAL = (
     "its error depends on how dense the data are, and the number of rows, by which ranks around it could be placed, is "
     "private here; rows_off(0.95) bounds its error in rows"
 )
+_ALONE = (
+    "no other quantile was drawn to bound it: ask with confidence=0.95, say, which draws two around it from the same "
+    "budget; rows_off(0.95) bounds its error in rows"
+)
 
 _NO_INTERVAL_AMONG = (
     "none of the candidates may be near; rows_off(0.95) bounds by how many rows the answer is farther off than the best"
@@ -130,8 +134,8 @@ def quantile(
     Answer
         Values within ``bounds``, increasing with q. ``rows_off`` bounds their errors in rows, for all groups together:
         a group of fewer rows than that has an answer that says nothing. They have an interval where the number of rows
-        is public: between neighbouring quantiles that were drawn, so that it is of use where several were asked for, or
-        a ``confidence``. With groups and several q, ``keys`` are the groups' with q behind.
+        is public and several were asked for, or a ``confidence``: between neighbouring quantiles that were drawn. With
+        groups and several q, ``keys`` are the groups' with q behind.
 
     Examples
     --------
@@ -224,6 +228,7 @@ def quantile(
         )  # fmt: skip
         return dated_answer(answer) if dated else answer
     at = np.searchsorted(distinct, levels)
+    placed = public and (distinct.size > 1 or confidence is not None)
 
     def interval(level: float) -> tuple[Any, Any]:
         errors = rank_errors(steps, sizes[0], level)
@@ -240,10 +245,11 @@ def quantile(
         cost,
         query,
         budget,
-        noise_interval=interval if public else None,
+        noise_interval=interval if placed else None,
         rows_bound=rows_bound,
-        why_none=_NO_INTERVAL,
-        limits=(low, high) if public else None,
+        why_none=_ALONE if public else _NO_INTERVAL,
+        limits=(low, high) if placed else None,
+        rows_at_most=one_or_all(np.maximum(levels, 1 - levels) * n) if public else None,
         **told,
     )
     return dated_answer(answer) if dated else answer

@@ -121,8 +121,28 @@ def test_an_interval_for_one_quantile():
     assert answer.interval(0.999999) == (0.0, 100.0)
     assert low <= answer.interval(0.5)[0]
     assert "95 % interval" in repr(answer)
-    # without it there are the bounds only
-    assert queries.quantile(x, bounds=(0, 100), budget=SWAP).interval() == (0.0, 100.0)
+
+
+def test_one_quantile_without_an_interval_says_its_value_and_how_many_rows_it_is_off():
+    """And of so few rows that any value would be as near, that there is no information."""
+    x = np.random.default_rng(0).normal(50, 15, 5_000)
+    answer = queries.quantile(x, bounds=(0, 100), budget=SWAP, rng=np.random.default_rng(1))
+    assert abs(np.sum(x < answer.value) - 2500) <= answer.rows_off() < 80
+    assert answer.informative() is True
+    assert f"q = 0.5: {answer.value:.6g}\n  at most 76 rows off" in repr(answer)
+    with pytest.raises(ValueError, match=r"no interval for the noise: no other quantile.*confidence=0.95"):
+        answer.interval()
+    # an interval that was asked for, and is as wide as the bounds, takes nothing from the value
+    wide = queries.quantile(x, bounds=(0, 100), budget=Budget(0.1, 0.0), confidence=0.95)
+    assert wide.interval() == (0.0, 100.0)
+    assert wide.informative()
+    # any value is at most 75 rows off the median of 150, and 135 off their 90 % quantile
+    few = x[:150]
+    assert "q = 0.5: no information" in repr(queries.quantile(few, bounds=(0, 100), budget=SWAP))
+    assert queries.quantile(few, q=[0.9], bounds=(0, 100), budget=SWAP).to_dict()["informative"] == [True]
+    dates = np.datetime64("2025-01-01") + np.arange(2000) % 365
+    told = repr(queries.quantile(dates, bounds=("2025-01-01", "2026-01-01"), budget=SWAP))
+    assert "q = 0.5: 2025-0" in told
 
 
 def test_where_the_number_of_rows_is_private_ranks_are_bounded_only():
