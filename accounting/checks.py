@@ -6,7 +6,7 @@ import math
 import numbers
 from typing import SupportsFloat, TypeVar
 
-__all__ = ["choice", "fraction", "integer", "nonnegative", "positive"]
+__all__ = ["choice", "fraction", "integer", "ledger_or_none", "nonnegative", "positive"]
 
 T = TypeVar("T")
 
@@ -72,3 +72,13 @@ def choice(name: str, value: T, *among: T) -> T:
         listed = f"one of {first}, {last}" if len(others) > 2 else f"{first} or {last}"
         raise ValueError(f"{name} must be {listed}, got {name}={value!r}")
     return value
+
+
+def ledger_or_none(ledger: T) -> T:
+    """``ledger``, if it is None or can be spent from: a path cannot."""
+    if ledger is not None and not hasattr(ledger, "spend"):
+        raise TypeError(
+            f"ledger must be a Ledger or None, got ledger={ledger!r}: Ledger.create(path, budget) makes one in a file, "
+            "and Ledger.open(path) opens it"
+        )
+    return ledger

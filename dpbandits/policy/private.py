@@ -41,7 +41,7 @@ import numpy as np
 
 from accounting import AdjacencyMismatch, Budget, Release
 from accounting.arrays import Array
-from accounting.checks import integer
+from accounting.checks import integer, ledger_or_none
 from dpbandits.durability import state
 from dpbandits.durability.checkpoint import Checkpoint, replay
 from dpbandits.durability.pending import Pending
@@ -204,7 +204,7 @@ class PrivatePolicy(Policy, Generic[Public]):
 
             self.ledger = Ledger(budget)
         else:
-            self.ledger = ledger
+            self.ledger = ledger_or_none(ledger)
         counted = budget if self.ledger.budget is None else self.ledger.budget
         if (counted.unit == "person") != (budget.unit == "person"):
             raise AdjacencyMismatch(

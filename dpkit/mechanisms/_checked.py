@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accounting import Adjacency, Budget, Release, calibrate
-from accounting.checks import integer
+from accounting.checks import integer, ledger_or_none
 from dpkit import randomness
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def smallest_multiplier(make_release: Callable[[float, Adjacency], Release], bud
 
 def charge(ledger: Ledger | None, cost: Release, label: str, rng: np.random.Generator) -> Row | None:
     """Record a release that is about to happen, if there is a ledger; raises where the ledger refuses."""
+    ledger = ledger_or_none(ledger)
     if ledger is None:
         return None
     return ledger.spend(cost, label=label, simulation=randomness.is_simulation(rng))

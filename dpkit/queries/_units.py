@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget
-from accounting.checks import integer
+from accounting.checks import integer, ledger_or_none
 from dpkit.queries._columns import codes, labels
 from dpkit.samplers._exact import random_words
 
@@ -69,6 +69,7 @@ def check_spending(budget: Budget | None, ledger: Ledger | None) -> Budget:
         raise TypeError(f"budget must be given: what this query may spend{where}, as budget=Budget(0.1, 0.0)")
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget, Budget(1.0, 0.0) say, got budget={budget!r}")
+    ledger = ledger_or_none(ledger)
     if ledger is not None and ledger.budget is not None and ledger.budget.unit != budget.unit:
         raise ValueError(
             f"budget must count the unit of the ledger, {ledger.budget.unit!r}, got budget.unit={budget.unit!r}: "

@@ -43,6 +43,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from accounting.checks import ledger_or_none
 from dpkit.states import files
 from dpkit.states.entries import scalar
 
@@ -152,7 +153,7 @@ class Run:
     ) -> None:
         self.id = secrets.token_hex(16)
         self.label = label
-        self.ledger = ledger
+        self.ledger = ledger_or_none(ledger)
         self.charged: Row | None = None
         self.simulation = simulation
         self.step = 0

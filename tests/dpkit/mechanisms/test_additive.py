@@ -10,6 +10,9 @@ from tabled import tabled
 from watched import BAD_VALUES, refused
 
 from accounting import Budget, Gaussian, Laplace, Ledger, audit, epsilon
+from dpbandits.policies import PrivateArms
+from dpkit import queries
+from dpkit.continual import BinaryTree
 from dpkit.mechanisms import GaussianMechanism, LaplaceMechanism
 
 BOTH = pytest.mark.parametrize("kind", [LaplaceMechanism, GaussianMechanism])
@@ -261,3 +264,16 @@ def test_the_lattice_of_an_array_is_its_own_whatever_another_thread_releases(kin
         _last_lattice = property(lambda self: (1, *kind(**known)._lattice(1)), lambda self, lattice: None)
 
     assert Shared(**known)._lattice(10**6) == kind(**known)._lattice(10**6)
+
+
+def test_a_path_is_no_ledger():
+    """Wherever one is taken, before anything is drawn."""
+    budget = Budget(1.0, 1e-6)
+    for spends in (
+        lambda: LaplaceMechanism(epsilon=1.0, sensitivity=1.0, ledger="a.ledger").release(1.0),
+        lambda: queries.mean([1.0], bounds=(0, 1), budget=budget, ledger="a.ledger"),
+        lambda: BinaryTree(horizon=4, shape=(), sensitivity=1.0, noise_multiplier=1.0, ledger="a.ledger"),
+        lambda: PrivateArms(["a", "b"], budget=budget, horizon=10, ledger="a.ledger"),
+    ):
+        with pytest.raises(TypeError, match=r"ledger must be a Ledger or None, got ledger='a.ledger': Ledger.create"):
+            spends()
