@@ -27,6 +27,8 @@ cost before anything is drawn. Bad input is refused before anything is spent.
 48500
 """
 
+from typing import NoReturn
+
 from dpkit.queries.above_threshold import AboveThreshold
 from dpkit.queries.answer import Answer
 from dpkit.queries.candidates import top_k
@@ -43,6 +45,22 @@ from dpkit.queries.reports.plans import Plan, plan
 from dpkit.queries.reports.report import Report
 from dpkit.queries.residual_planner import marginals
 from dpkit.queries.vectors import mean_vector
+
+# what is looked for under the names that pandas gives it
+_INSTEAD = {
+    "median": "quantile(data, column, 0.5, bounds=..., budget=...)",
+    "percentile": "quantile(data, column, q, bounds=..., budget=...), q in [0, 1]",
+    "std": "variance(data, column, bounds=..., budget=...), of whose value it is the root",
+    "min": "private_bounds(data, column, budget=...)",
+    "max": "private_bounds(data, column, budget=...)",
+    "value_counts": "count(data, groups=column, keys=..., budget=...)",
+}
+
+
+def __getattr__(name: str) -> NoReturn:
+    hint = f": ask {_INSTEAD[name]}" if name in _INSTEAD else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
+
 
 __all__ = [
     "AboveThreshold",

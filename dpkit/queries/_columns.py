@@ -77,6 +77,10 @@ def _read(data: Any, column: Column, what: str) -> NDArray[Any]:
         if column not in _column_names(data):
             raise ValueError(f"{what} must be one of the columns {_column_names(data)!r}, got {what}={column!r}")
         column = data[column]
+    elif isinstance(column, list) and column and _is_frame(data) and set(map(str, column)) <= set(_column_names(data)):
+        raise TypeError(
+            f"{what} must be one column, got {column!r}: ask once for each, or for all in one plan (dpkit.queries.plan)"
+        )
     found = data if column is None else column
     if isinstance(found, np.ma.MaskedArray):
         raise TypeError(f"{what} must not be masked: fill it or drop the masked rows, got a masked array")
@@ -84,7 +88,8 @@ def _read(data: Any, column: Column, what: str) -> NDArray[Any]:
     if array.dtype.kind == "O" and getattr(getattr(found, "dtype", None), "kind", "O") in "iuf":
         array = found.to_numpy(dtype=np.float64, na_value=np.nan)  # a nullable column of pandas that lacks values
     if array.ndim != 1:
-        raise ValueError(f"{what} must be one column, got an array of shape {array.shape}")
+        told = f"an array of shape {array.shape}" if array.ndim else type(found).__name__
+        raise ValueError(f"{what} must be one column, by its name or as an array, got {told}")
     index: Any = getattr(found, "index", None)
     other: Any = getattr(data, "index", None)
     if found is not data and hasattr(index, "equals") and hasattr(other, "equals") and not index.equals(other):

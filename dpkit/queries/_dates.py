@@ -71,7 +71,7 @@ def _plain(what: str, one: Any, private: bool) -> Any:
                 raise ValueError
             return np.datetime64(one, "us")
         except ValueError:
-            told = "a text that is not" if private else repr(one)
+            told = "a text that is not" if private else f"{one!r} (a number goes without quotes)"
             raise ValueError(f"{what} must be written like 2026-01-31 or 2026-01-31 08:30, got {told}") from None
     if getattr(one, "tzinfo", None) is not None:
         raise ValueError(f"{what} must not have a time zone: convert it to one time, and drop the zone")

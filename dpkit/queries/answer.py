@@ -88,6 +88,19 @@ class Answer:
     # by how many rows any value within the limits may be off; None where that depends on a private number of rows
     rows_at_most: Any = field(default=None, repr=False)
 
+    def __getitem__(self, key: Any) -> Any:
+        """The value of one key, ``answer["Linz"]``; of several columns, of one tuple."""
+        if self.keys is None:
+            raise TypeError(f"{self.query} has no keys: .value is its number")
+        if self.ranked:
+            raise TypeError(f"{self.query} names winners and has no value for each: .keys are the winners, in order")
+        if key not in self.keys:
+            raise KeyError(f"{key!r} is no key of {self.query}: .keys has all {len(self.keys)}")
+        return self.value[self.keys.index(key)]
+
+    # keys need not be numbers from 0 on, by which Python would go through the values otherwise
+    __iter__ = None
+
     def interval(self, confidence: float = 0.95, *, sampling: bool = False) -> tuple[Any, Any]:
         """Where the answer without noise lies with probability ``confidence``, each entry for itself.
 

@@ -50,7 +50,7 @@ class Ask:
     bins : int or sequence of float
         Of a histogram: so many bins between ``bounds``, or their edges.
     q : float or sequence of float
-        Of a quantile, in [0, 1].
+        Of a quantile, in [0, 1]; by default 0.5, the median.
     candidates : sequence of float, optional
         Of a quantile, in the place of ``bounds``: the values that it may take (of large tables, always).
     max_contributions, max_groups, max_per_group : int, optional
@@ -120,7 +120,7 @@ class Ask:
             "groups": _frozen(groups),
             "keys": None if keys is None else _cells(groups, keys),
             "bins": _frozen(bins),
-            "q": _frozen(q),
+            "q": 0.5 if q is None and what == "quantile" else _frozen(q),
             "candidates": _frozen(candidates),
             "max_contributions": max_contributions,
             "max_groups": max_groups,
@@ -175,8 +175,6 @@ class Ask:
                 f"{self.name!r}: groups and keys go together, got groups={self.groups!r} and keys={self.keys!r}: a "
                 "plan lists the groups that are reported, known without looking at the data"
             )
-        if self.what == "quantile" and self.q is None:
-            raise ValueError(f"{self.name!r}: q must be given with a quantile; 0.5 is the median")
         for option in ("within", "weight", "rows"):
             if (value := getattr(self, option)) is not None:
                 positive(f"{option} of {self.name!r}", value)

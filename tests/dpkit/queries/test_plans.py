@@ -217,7 +217,6 @@ def test_data_that_one_answer_cannot_use_end_the_run_before_anything_is_spent(ta
         (lambda: Ask("count", groups="town"), ValueError, "groups and keys go together"),
         (lambda: Ask("count", groups=["a", "b"], keys={"a": [1]}), ValueError, "keys must have the values of each"),
         (lambda: Ask("count", bounds=(0, 1)), ValueError, "bounds does not apply to a count"),
-        (lambda: Ask("quantile", "x", bounds=(0, 1)), ValueError, "q must be given"),
         (lambda: Ask("count", within=0), ValueError, "within of 'count' must be positive"),
         (lambda: Ask("count", within=3, weight=2), ValueError, "leave one of them out"),
         (lambda: queries.plan([], budget=COME), TypeError, "at least one"),

@@ -518,6 +518,31 @@ def test_answers_are_shown_as_tables_and_plots(table):
     assert bounds.to_frame()["bound"].tolist() == ["low", "high"]
 
 
+def test_the_number_of_a_group_is_found_by_its_key(table):
+    by = queries.count(table, groups="region", keys=["North", "South"], budget=ROWS)
+    assert by["South"] == by.value[1]
+    levels = {"groups": "region", "keys": ["North"], "bounds": (0, 100), "q": [0.25, 0.5]}
+    quartiles = queries.quantile(table, "paid", **levels, budget=ROWS)
+    assert quartiles["North", 0.5] == quartiles.value[1]
+    with pytest.raises(KeyError, match=r"'West' is no key of count by region"):
+        by["West"]
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(by)
+    with pytest.raises(TypeError, match=r"has no keys: .value is its number"):
+        queries.count(table, budget=ROWS)["North"]
+    with pytest.raises(TypeError, match=r".keys are the winners"):
+        queries.top_k(table, "region", 1, keys=["North", "South"], budget=ROWS)["North"]
+
+
+def test_a_query_that_pandas_calls_otherwise_is_named():
+    with pytest.raises(AttributeError, match=r"no attribute 'median': ask quantile\(data, column, 0.5"):
+        _ = queries.median
+    with pytest.raises(AttributeError, match=r"no attribute 'kurtosis'$"):
+        _ = queries.kurtosis
+    assert not hasattr(queries, "std")
+    assert queries.Ask("quantile", "paid", bounds=(0, 9)) == queries.Ask("quantile", "paid", q=0.5, bounds=(0, 9))
+
+
 def test_the_price_is_said_in_the_words_of_the_budget():
     data = [1.0, 2.0, 3.0]
     free = queries.count(data, budget=Budget(0.5, 0.0))
