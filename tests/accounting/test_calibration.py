@@ -1,6 +1,7 @@
 """The smallest noise: exact for Gaussians, never optimistic for anything."""
 
 import math
+import time
 from fractions import Fraction
 
 import pytest
@@ -153,6 +154,21 @@ def test_a_bracket_far_off_is_widened():
     budget = Budget(1e-3, 1e-9)
     assert calibrate(Gaussian, budget, bracket=(1e-3, 1e-2)) == pytest.approx(calibrate(Gaussian, budget), rel=1e-12)
     assert calibrate(Gaussian, budget, bracket=(1e9, 1e10)) == pytest.approx(calibrate(Gaussian, budget), rel=1e-12)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+@pytest.mark.parametrize("eps", [1e3, 1e6, 1e9])
+def test_a_budget_that_hardly_protects_is_met_as_quickly(eps, adjacency):
+    with pytest.warns(UserWarning, match="hardly protects"):
+        budget = Budget(eps, 1e-6, adjacency=adjacency)
+
+    def make(z):
+        return 100 * PoissonSubsampled(Gaussian(z, adjacency="add_remove"), 0.1, adjacency=adjacency)
+
+    begun = time.process_time()
+    z = calibrate(make, budget)
+    assert time.process_time() - begun < 60  # about one second; hours at ε = 1e9 by the integral
+    assert epsilon(make(z), 1e-6) <= eps < epsilon(make(0.999 * z), 1e-6)
 
 
 def test_a_budget_that_any_noise_meets():

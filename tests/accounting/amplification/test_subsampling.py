@@ -230,6 +230,23 @@ def test_a_swap_with_hardly_any_noise():
             assert 0 < delta(swap, 705.0, accountant="pld") <= q * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("q", "z", "alpha"), [(0.01, 0.009, 2), (0.5, 1e-3, 3), (1e-4, 1e-4, 2), (0.9, 5e-5, 20)])
+def test_the_bound_for_little_noise(q, z, alpha):
+    exact = exact_at_whole_order(q, z, alpha)
+    assert exact <= rdp(PoissonSubsampled(Gaussian(z), q), alpha) <= exact * (1 + TIGHT)
+
+
+@pytest.mark.parametrize("eta", [1e-6, 1e-4, 1e-2])
+@pytest.mark.parametrize("q", [1e-4, 0.3, 0.99])
+def test_the_bound_for_little_noise_is_close_at_orders_next_to_one(q, eta):
+    # from 0.01 on the curve is integrated
+    for adjacency, apart in (("add_remove", 0.0), ("replace", -math.log1p(-q))):
+        bound, exact = (
+            rdp(PoissonSubsampled(Gaussian(z), q, adjacency=adjacency), 1 + eta) for z in (0.01 * (1 - 1e-15), 0.01)
+        )
+        assert exact <= bound <= exact * (1 + 1e-12) + math.log(2) + apart
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_no_swap_of_two_vectors_is_worse_than_that_of_opposite_ones(seed):
     # two vectors span a plane: ∫(P − e^ε Q)₊ on a grid whose error is far below the differences
