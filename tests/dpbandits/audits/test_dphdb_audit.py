@@ -91,7 +91,7 @@ def lower_bound(monkeypatch, trials: int, changed: int, distort: float) -> tuple
     return float(policy.privacy().epsilon), bound
 
 
-@pytest.mark.parametrize("trials", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [150, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("changed", [0, 2], ids=["one arm", "two arms"])
 def test_one_round_shows_no_more_than_the_budget(monkeypatch, changed, trials):
     """In a forced round one arm's row is replaced; later the other context leads to another arm."""

