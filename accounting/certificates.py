@@ -129,7 +129,13 @@ class Certificate:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what :meth:`save` wrote."""
-        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError):
+            raise ValueError(
+                f"{path} is no certificate, which is JSON: certify(...).save and dpkit epsilon --certificate write "
+                "one. A ledger is verified by Ledger.verify and dpkit audit"
+            ) from None
 
 
 def _once(fields: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -55,8 +55,7 @@ _PRECISION, _BITS = 128, 112
 # The work that one certificate may take, roughly in microseconds; and what is left of it.
 _MOST_WORK = 100e6
 _LEFT: ContextVar[float] = ContextVar("left", default=math.inf)
-# What nodes beyond the last may add, as a share of δ.
-_LEFT_OUT = 2.0**-30
+_LEFT_OUT = 2.0**-30  # what nodes beyond the last may add, as a share of δ
 
 
 class Refused(Exception):
@@ -977,8 +976,9 @@ def verify(certificate: Any) -> Verdict:
     >>> verify(certify(10 * Laplace(5.0), 1e-6)).reason
     'both ends are proved'
     """
-    if not isinstance(certificate, dict):
-        certificate = json.loads(certificate.to_json())
+    if not (isinstance(certificate, dict) or hasattr(certificate, "to_json")):
+        raise TypeError(f"certificate must be what certify makes or Certificate.load reads, got {certificate!r}")
+    certificate = certificate if isinstance(certificate, dict) else json.loads(certificate.to_json())
     with ctx.workprec(_PRECISION):
         _LEFT.set(_MOST_WORK)
         try:

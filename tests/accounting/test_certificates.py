@@ -23,6 +23,7 @@ from accounting import (
     FixedSizeSubsampled,
     Gaussian,
     Laplace,
+    Ledger,
     LocalShuffled,
     NoisyMax,
     PoissonSubsampled,
@@ -352,3 +353,17 @@ def test_samples_that_hardly_ever_read_a_unit_are_proved_on_a_grid() -> None:
 def test_rare_samples_with_little_noise_and_a_small_delta_are_proved():
     """Their tilt is far from the noise: a limit on work must not refuse them."""
     assert verify(certify(410 * PoissonSubsampled(Gaussian(0.9237), 0.001091), 1e-8))
+
+
+def test_what_is_no_certificate_is_told_apart(tmp_path: Path) -> None:
+    """A description, a path, and a ledger's file, which are given in the place of one."""
+    with pytest.raises(TypeError, match=r"certificate must be what certify makes.*, got Gaussian"):
+        verify(Gaussian(2.0))
+    with pytest.raises(TypeError, match=r"or Certificate.load reads, got 'run.json'"):
+        verify("run.json")
+    path = tmp_path / "run.ledger"
+    Ledger.create(path).close()
+    for data in (path.read_bytes(), b"", b"claim: 1"):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"run.ledger is no certificate, which is JSON.*dpkit audit"):
+            Certificate.load(path)
