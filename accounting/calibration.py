@@ -226,5 +226,6 @@ def check_budget_adjacency(release: Release, budget: Budget) -> None:
     if release.adjacency is not None and release.adjacency != budget.adjacency:
         raise AdjacencyMismatch(
             f"the budget counts {budget.adjacency!r} neighbours and {release!r} was measured under "
-            f"{release.adjacency!r}"
+            f"{release.adjacency!r}: state one of them in both, adjacency={release.adjacency!r} of the budget, or "
+            f"adjacency={budget.adjacency!r} of the description where its noise was measured so"
         )

@@ -23,24 +23,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from accounting import Adjacency, Release
 
-__all__ = ["Claim", "Way", "read_claim"]
+__all__ = ["Claim", "Way", "in_words", "read_claim"]
 
 _NUMBER = r"(\d{1,3}(?:[,_]\d{3})+(?!\d)|\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 _ROWS = r"(?:rows|records|examples|samples|images|people|users|units)"
 _UNITS = rf"(?:\s*{_ROWS})?"
 # What a claim says, and what it may say besides.
+_BATCH = r"(?:mini[\s-]?)?(?:batch(?:es)?|lots?)"
 _WORDS = {
-    "noise": rf"noise(?:\s*multiplier)?(?:\s*of|\s*=|:)?\s*{_NUMBER}",
+    "noise": rf"(?:noise(?:\s*multiplier)?|sigma|σ)(?:\s*of|\s*=|:)?\s*{_NUMBER}",
     "batch": (
-        rf"batch(?:es)?(?:\s*size)?(?:\s*of|\s*=|:)?\s*{_NUMBER}{_UNITS}"
+        rf"{_BATCH}(?:\s*size)?(?:\s*of|\s*=|:)?\s*{_NUMBER}{_UNITS}"
         rf"\s*(?:out\s+of|of|from|in)\s*{_NUMBER}{_UNITS}"
     ),
     # a batch and the rows apart: "batch size 256, n = 60,000", "60,000 examples, batch 256"
-    "batch alone": rf"batch(?:es)?(?:\s*size)?(?:\s*of|\s*=|:)?\s*{_NUMBER}{_UNITS}",
+    "batch alone": rf"{_BATCH}(?:\s*size)?(?:\s*of|\s*=|:)?\s*{_NUMBER}{_UNITS}",
     "rows before": rf"{_NUMBER}\s*(?:training\s*)?{_ROWS}",
     "rows after": rf"(?:n|data\s*set|{_ROWS})(?:\s*size)?(?:\s*of|\s*=|:)?\s*{_NUMBER}",
-    "epochs": rf"{_NUMBER}\s*epochs?",
-    "steps": rf"{_NUMBER}\s*(?:steps|iterations)",
+    "epochs": rf"{_NUMBER}\s*epochs?|epochs(?:\s*=|:)?\s*{_NUMBER}",
+    "steps": rf"{_NUMBER}\s*(?:steps|iterations)|(?:steps|iterations)(?:\s*=|:)?\s*{_NUMBER}",
 }
 _MADE = {
     "shuffle": r"shuffl(?:ed|ing|e)(?:\s*batches)?",
@@ -109,8 +110,14 @@ class Claim:
         return found
 
 
+def in_words(text: str) -> bool:
+    """Whether a text speaks of a run, in place of calling descriptions."""
+    named = [bool(re.search(pattern, text.lower())) for pattern in (r"\b(?:noise|sigma|σ)\b", rf"\b{_BATCH}\b")]
+    return all(named) or ("(" not in text and (any(named) or bool(re.search(r"\bdp[\s-]?sgd\b", text.lower()))))
+
+
 def read_claim(text: str) -> Claim | None:
-    """The claim that a text makes; None if it is none, as it says nothing of noise and batches.
+    """The claim that a text makes; None if it is none, as it says nothing of a run.
 
     Raises
     ------
@@ -118,12 +125,13 @@ def read_claim(text: str) -> Claim | None:
         If it is one that lacks something, or says what is not understood.
     """
     rest = text.lower()
-    if not re.search(r"\bnoise\b", rest) or "batch" not in rest:
+    if not in_words(text):
         return None
     said: dict[str, tuple[str, ...]] = {}
     for name, pattern in _WORDS.items():
-        if match := re.search(rf"\b{pattern}", rest):
-            said[name], rest = match.groups(), rest[: match.start()] + " " + rest[match.end() :]
+        if match := re.search(rf"\b(?:{pattern})", rest):
+            said[name] = tuple(group for group in match.groups() if group is not None)
+            rest = rest[: match.start()] + " " + rest[match.end() :]
     made = []
     for name, pattern in _MADE.items():
         if re.search(rf"\b(?:{pattern})\b", rest):

@@ -112,8 +112,12 @@ def calibrate_command(
     epsilon: Annotated[float, typer.Option(help="The ε that may be spent.")],
     delta: Annotated[float, typer.Option(help="The δ that may be spent.")],
     adjacency: Annotated[
-        str, typer.Option(help="How two neighbouring inputs differ: replace, add_remove or zero_out.")
-    ] = "replace",
+        str | None,
+        typer.Option(
+            help="How two neighbouring inputs differ: replace, add_remove or zero_out. By default as the description "
+            "says, or else replace."
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: noise_multiplier, and as dpkit epsilon does.")
     ] = False,
@@ -121,21 +125,25 @@ def calibrate_command(
     """Find the smallest noise multiplier z with which a description meets a budget.
 
     dpkit calibrate "100 * Gaussian(z)" --epsilon 1 --delta 1e-6
+
+    dpkit calibrate "1000 * PoissonSubsampled(Gaussian(z), 0.01)" --epsilon 1 --delta 1e-6
     """
     with refusals():
         from accounting import Budget, calibrate, compare
         from dpkit.cli.expression import Expression
 
-        budget = Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency))
         make = Expression(description)
         if not make.has_unknown:
             raise ValueError("the description must contain z, the noise multiplier to be found: 'Gaussian(z)', say")
+        neighbours = cast("Adjacency", adjacency or make(8.0).adjacency or "replace")  # at z where calibrate begins
+        budget = Budget(epsilon, delta, adjacency=neighbours)
         z = calibrate(make, budget)
         found = compare(make(z), delta)
     if as_json:
         print_json({"noise_multiplier": z, **_facts(make(z), found, delta)})
         return
     say(f"z = {z!r}")
+    say(f"Neighbours: {neighbours}.")
     print_accountants(make(z), found, delta)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import accounting
 from accounting import Release
+from dpkit.cli.claims import in_words
 
 __all__ = ["Expression", "names"]
 
@@ -66,8 +67,10 @@ class Expression:
             self._tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError) as error:  # ValueError: some Pythons, of a null byte
             hint = getattr(error, "msg", error)
-            if "noise" in self.text.lower() and "batch" in self.text.lower():
-                hint = "only `dpkit check` reads words; write steps * PoissonSubsampled(Gaussian(noise), batch / rows)"
+            if "(" not in self.text:
+                hint = "a description has releases, such as 1000 * PoissonSubsampled(Gaussian(1.1), 0.01)"
+                if in_words(self.text):
+                    hint += "; only `dpkit check` reads words"
             raise ValueError(f"cannot read {_shown(self.text)}: {hint}") from None
         except (MemoryError, RecursionError):
             raise ValueError(f"cannot read {_shown(self.text)}: it is nested too deeply") from None

@@ -34,6 +34,8 @@ from dpkit.cli.charts import nice_ticks
 from dpkit.cli.expression import Expression
 from dpkit.cli.page import page
 
+SAMPLED = "10 * PoissonSubsampled(Gaussian(z), 0.1)"
+
 
 @pytest.fixture
 def path(tmp_path):
@@ -143,6 +145,12 @@ def test_calibrate_finds_the_noise():
     assert z == pytest.approx(42.2467888932683528, rel=1e-12)
 
 
+def test_calibrate_counts_the_neighbours_of_the_description():
+    output = run("calibrate", SAMPLED, "--epsilon", 1, "--delta", 1e-6)
+    z = calibrate(lambda z: 10 * PoissonSubsampled(Gaussian(z), 0.1), Budget(1.0, 1e-6, adjacency="add_remove"))
+    assert f"z = {z!r}\nNeighbours: add_remove.\n" in output
+
+
 @tabled(
     ("arguments", "message"),
     [
@@ -164,7 +172,10 @@ def test_calibrate_finds_the_noise():
         (["calibrate", "Gaussian(z) + PureDP(2)", "--epsilon", 1, "--delta", 1e-6], "no noise multiplier"),
         (["calibrate", "Gaussian(z)", "--epsilon", 1, "--delta", 0], "allow a delta, 1e-6 say, or take noise"),
         (["audit", "at.all", "--html", "/nowhere/page.html"], "--html must be a file in a folder that exists"),
-        (["calibrate", "PoissonSubsampled(Gaussian(z), 0.1)", "--epsilon", 1, "--delta", 1e-6], "'add_remove'"),
+        (
+            ["calibrate", SAMPLED, "--epsilon", 1, "--delta", 1e-6, "--adjacency", "replace"],
+            "state one of them in both, adjacency='add_remove' of the budget, or adjacency='replace' of the",
+        ),
         (["audit", "/nowhere/at.all"], "there is no ledger"),
     ],
 )

@@ -218,6 +218,8 @@ ROW = r"^ (Poisson samples|balls in bins|shuffled batches) +(\w+) +\S+ +\S+ +(ho
         ),
         ("noise multiplier 1.1, batch size 64, n = 1,000, 2 epochs", Claim(1.1, 64, 1000, 32)),
         ("noise 1.1, 1000 training examples, batch=64, 100 steps", Claim(1.1, 64, 1000, 100)),
+        ("DPSGD sigma=1.1 lot size 64, N=1000, epochs=2", Claim(1.1, 64, 1000, 32)),
+        ("σ = 1.1, minibatches of 64 from 1000 rows, steps: 100", Claim(1.1, 64, 1000, 100)),
         ("noise 1e0, batch 5 of 10, 1 epoch, Poisson-sampled", Claim(1.0, 5, 10, 2, "poisson")),
         ("1000 * PoissonSubsampled(Gaussian(1.1), 0.01)", None),
         ("Gaussian(noise_multiplier=1.1)", None),
@@ -230,6 +232,9 @@ def test_claims_in_words_mean_what_they_say(text, claim):
 @tabled(
     ("text", "message"),
     [
+        ("noise 1.1", "does not say its batch, and of how many rows: write it as 'DP-SGD, noise 1.1, batch 256 of"),
+        ("DP-SGD with 60 epochs", "does not say its noise"),
+        ("noise 1.1, batch 10 of 100, 10k steps", "'10k' is not understood"),
         ("noise 1.1, batch 10, 3 epochs", "does not say its batch, and of how many rows"),
         ("noise 1.1, batch 10 of 100", "a number of epochs, or of steps"),
         ("noise 1.1, batch 10 of 100, 3 epochs, 4 steps", "a number of epochs, or of steps"),
