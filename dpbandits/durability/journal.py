@@ -2,15 +2,17 @@
 
 One record per line: its CRC-32 as eight hexadecimal digits, a space, JSON.
 
-=============================================  =========================================================
-record                                         meaning
-=============================================  =========================================================
-``["of", run, name]``                          the first one: whose journal this is
-``["d", round, index, arm, note, person]``     a decision; the arm as hexadecimal bytes, little-endian
-``["r", id, reward]``                          its reward, or a list of several values
-``["f", id]``                                  nobody waits for its reward any more
-``["p", kind]``                                of which type all persons' ids are
-=============================================  =========================================================
+================================================  =========================================================
+record                                            meaning
+================================================  =========================================================
+``["of", run, name]``                             the first one: whose journal this is
+``["d", round, index, arm, note, person]``        a decision; the arm as hexadecimal bytes, little-endian
+``["r", id, reward]``                             its reward, or a list of several values
+``["f", id]``                                     nobody waits for its reward any more
+``["D", rounds, indices, arms, notes, persons]``  decisions that were made together: of ``"d"`` all in one
+``["R", ids, rewards]``                           what came together; null where nobody waits any more
+``["p", kind]``                                   of which type all persons' ids are
+================================================  =========================================================
 
 A checkpoint names its journal and how much of it it has seen. Records before that place only tell which decisions were
 open then; what follows is done again. So a checkpoint need not hold the open decisions, and its size does not depend on
@@ -28,7 +30,8 @@ import os
 import re
 import secrets
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, repeat
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,8 @@ __all__ = ["Entry", "Journal"]
 Entry = Pending | tuple[int, float | tuple[float, ...]] | int | str
 
 _NAME = re.compile(r"[0-9a-f]{16}")
+# of how many entries one record is at most: whoever reads it holds all of them
+_MOST = 1024
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -54,7 +59,7 @@ class Journal:
     Attributes
     ----------
     records : int
-        How many it holds.
+        How many decisions, rewards and others it holds.
     """
 
     def __init__(self, checkpoint: Path, run: str, name: str, seen: int) -> None:
@@ -71,7 +76,8 @@ class Journal:
     def fresh(cls, checkpoint: Path, run: str, waiting: Mapping[int, Pending]) -> Journal:
         """A new one of this run, which begins with the open decisions."""
         journal = cls(checkpoint, run, secrets.token_hex(8), 0)
-        journal._append([_encode(journal._first), *map(_text, waiting.values())])
+        journal._append([_encode(journal._first), *_texts(waiting.values())])
+        journal.records = 1 + len(waiting)
         journal.sync()
         return journal
 
@@ -100,7 +106,8 @@ class Journal:
 
     def add(self, *entries: Entry) -> None:
         """Write down entries in one piece; on disk when :meth:`sync` was called."""
-        self._append([*map(_text, entries)])
+        self._append([*_texts(entries)])
+        self.records += len(entries)
 
     def sync(self) -> None:
         """Write through to the disk."""
@@ -131,10 +138,13 @@ class Journal:
                     raise ValueError(f"the journal {self.path} is damaged at byte {start}")
                 self._file.truncate(start)
                 return
-            self.records += 1
             if start:
-                yield start < self._seen, _entry(record)
-            elif record != self._first:
+                for entry in _entries(record):
+                    self.records += 1
+                    yield start < self._seen, entry
+            elif record == self._first:
+                self.records += 1
+            else:
                 raise ValueError(f"the journal {self.path} must be of this checkpoint's run, got that of another one")
             start += len(line)
 
@@ -152,7 +162,19 @@ class Journal:
         except BaseException:
             self._file.truncate(end)
             raise
-        self.records += len(records)
+
+
+def _texts(entries: Iterable[Entry]) -> Iterator[str]:
+    """The records of entries: where many of one kind follow one another, some of them are one record."""
+    for kind, alike in groupby(entries, _kind):
+        some = list(alike)
+        for part in (some[start : start + _MOST] for start in range(0, len(some), _MOST)):
+            yield _text(part[0]) if len(part) == 1 or kind < -1 else _text_of_many(part)
+
+
+def _kind(entry: Entry) -> int:
+    """Of a decision the length of its arm, as arms of one length are one array; -1 of what closes one."""
+    return len(entry.arm) if isinstance(entry, Pending) else -2 if isinstance(entry, str) else -1
 
 
 def _text(entry: Entry) -> str:
@@ -169,6 +191,17 @@ def _text(entry: Entry) -> str:
     return _encode(["f", entry])
 
 
+def _text_of_many(entries: Sequence[Any]) -> str:
+    """The record of entries of one kind."""
+    if not isinstance(entries[0], Pending):
+        told = [one if isinstance(one, tuple) else (one, None) for one in entries]
+        return _encode(["R", *zip(*told, strict=True)])
+    arms = np.concatenate([one.arm for one in entries]).astype("<f8", copy=False).tobytes().hex()
+    rounds, indices = _encode([int(one.round) for one in entries]), _encode([int(one.index) for one in entries])
+    notes = _encode([[*map(int, one.note)] if one.note else [] for one in entries])
+    return f'["D",{rounds},{indices},"{arms}",{notes},{_encode([int(one.person) for one in entries])}]'
+
+
 def _record(line: bytes) -> list[Any] | None:
     """The record in a line, or None if it is not whole."""
     try:
@@ -178,6 +211,22 @@ def _record(line: bytes) -> list[Any] | None:
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, list) else None
+
+
+def _entries(record: list[Any]) -> Iterator[Entry]:
+    """What a record says, of one thing or of many."""
+    match record:
+        case ["D", list() as rounds, list() as indices, str() as text, list() as notes, list() as persons]:
+            size, rest = divmod(len(text), max(1, len(rounds)))
+            if not rest and len(rounds) == len(indices) == len(notes) == len(persons):
+                arms = [text[k * size : (k + 1) * size] for k in range(len(rounds))]
+                yield from map(_entry, map(list, zip(repeat("d"), rounds, indices, arms, notes, persons)))
+                return
+        case ["R", list() as ids, list() as rewards] if len(ids) == len(rewards):
+            for id, reward in zip(ids, rewards, strict=True):
+                yield _entry(["f", id] if reward is None else ["r", id, reward])
+            return
+    yield _entry(record)
 
 
 def _entry(record: list[Any]) -> Entry:

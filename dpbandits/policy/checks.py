@@ -115,7 +115,7 @@ def unit_stack(arms: Array, dim: int) -> Array | None:
     >>> unit_stack(np.ones((2, 3, 1)), 1).shape, unit_stack(np.full((2, 3, 1), 2.0), 1)
     ((2, 3, 1), None)
     """
-    if arms.shape[2] != dim or not arms.shape[1]:
+    if arms.ndim != 3 or arms.shape[2] != dim or not arms.shape[1]:
         return None
     squares = np.einsum("nkd,nkd->nk", arms, arms)
     if squares.max(initial=0.0) <= 1.0 - _NORM_TOLERANCE:

@@ -511,8 +511,8 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.teach(pending, reward)
         self.run.end()
 
-    def take_in_many(self, told: list[tuple[int, Pending, float | None]]) -> None:
-        together.take_in(self, told)
+    def take_in_many(self, keys: Sequence[int], made: Sequence[Pending], rewards: Sequence[float | None]) -> None:
+        together.take_in(self, keys, made, rewards)
 
     def together(self) -> AbstractContextManager[None]:
         return self.durable.together()

@@ -307,7 +307,7 @@ class Policy(ManyRounds, ABC):
             if reward is None:
                 self.forget(key)
             else:
-                value = self.checked_reward(reward)
+                value = self.reward_of(pending, reward)
                 self.take_in(key, pending, value)
                 if self.decision_log is not None:
                     self.decision_log.closed(key, value)
@@ -512,6 +512,10 @@ class Policy(ManyRounds, ABC):
     def checked_reward(self, reward: float) -> float:
         """A reward within its range, or moved there."""
         return checked_reward(reward, *self.reward_range, clip=self.on_violation == "clip")
+
+    def reward_of(self, pending: Pending, reward: float) -> float:
+        """A reward of this decision, as :meth:`checked_reward` makes it."""
+        return self.checked_reward(reward)
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to a file that only its owner can read.

@@ -32,7 +32,7 @@ __all__ = ["ManyRounds", "check_admitted", "checked"]
 _LONGEST = 2**62
 _PASSED_OVER = (
     *("select", "update", "checked_arms", "chosen", "admit", "written", "counted", "decided"),
-    *("score", "score_elsewhere", "due", "prepare", "learn", "teach"),
+    *("score", "score_elsewhere", "due", "prepare", "learn", "teach", "checked_reward", "reward_of"),
 )
 
 
@@ -62,7 +62,7 @@ class ManyRounds:
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         made_by = {name: next((one for one in cls.__mro__ if name in vars(one)), cls) for name in _PASSED_OVER}
-        cls.own = frozenset(name for name, one in made_by.items() if not _of_any_policy(one.__module__))
+        cls.own = frozenset(name for name, one in made_by.items() if not _of_any_policy(name, one.__module__))
 
     def select_many(
         self, arms: ArrayLike | Sequence[Any] | int, persons: Sequence[str | bytes | int] | None = None
@@ -139,7 +139,7 @@ class ManyRounds:
         return _LONGEST if self.lasting else 1
 
     def checked_many(self, arms: Array) -> Array | None:
-        """Arms of many requests, shape (n, K, d), as ``checked_arms`` makes those of one; None to ask that."""
+        """Arms (n, K, d) or contexts (n, d) of many requests, as ``checked_arms`` makes one's; None to ask that."""
         policy = cast("Policy", self)
         return None if "checked_arms" in self.own else policy.offer.checked_many(arms, policy.dim)
 
@@ -152,15 +152,15 @@ class ManyRounds:
     def check_told(self, key: int, reward: Any) -> None:
         """Refuse what ``update`` would: asked of all rewards before the first, where a class has its own ``update``."""
         policy = cast("Policy", self)
-        if key not in policy.waiting:
+        if (pending := policy.waiting.get(key)) is None:
             raise ValueError(f"decision must be one whose reward is still open, got decision id {key!r}")
         if reward is not None:
-            policy.checked_reward(reward)
+            policy.reward_of(pending, reward)
 
-    def take_in_many(self, told: list[tuple[int, Pending, float | None]]) -> None:
+    def take_in_many(self, keys: Sequence[int], made: Sequence[Pending], rewards: Sequence[float | None]) -> None:
         """Close decisions and learn, in this order; where there is no reward, close."""
         policy = cast("Policy", self)
-        for key, pending, reward in told:
+        for key, pending, reward in zip(keys, made, rewards, strict=True):
             if reward is None:
                 del policy.waiting[key]
             else:
@@ -185,7 +185,7 @@ def checked(policy: Policy, arms: Any) -> Rounds:
     """
     if isinstance(arms, (int, np.integer)) and not isinstance(arms, bool):
         return np.broadcast_to(one := policy.checked_arms(None), (integer("arms", arms, at_least=0), *one.shape))
-    if isinstance(arms, np.ndarray) and arms.ndim == 3:
+    if isinstance(arms, np.ndarray) and arms.ndim > 1:
         found = policy.checked_many(real_array("arms", arms))
         if found is not None:
             return found
@@ -256,21 +256,30 @@ def _update(policy: Policy, decisions: Sequence[Decision | int], rewards: Any) -
         return
     with policy.lock:
         policy.check_open()
-        told: list[tuple[int, Pending, float | None]] = []
-        for number, (key, value) in enumerate(zip(keys, values, strict=True)):
-            pending = waiting.get(key)
-            if pending is None:
-                raise ValueError(
-                    f"decisions[{number}]: decision must be one whose reward is still open, got decision id {key!r}"
-                )
-            try:
-                told.append((key, pending, None if value is None else policy.checked_reward(value)))
-            except ValueError as error:
-                raise ValueError(f"rewards[{number}]: {error}") from error
-        policy.take_in_many(told)
+        made: list[Any] = [*map(waiting.get, keys)]
+        if None in made:
+            number, why = made.index(None), "decision must be one whose reward is still open"
+            raise ValueError(f"decisions[{number}]: {why}, got decision id {keys[number]!r}")
+        told = _told(policy, made, values)
+        policy.take_in_many(keys, made, told)
         if policy.decision_log is not None:
-            for key, _, reward in told:
+            for key, reward in zip(keys, told, strict=True):
                 policy.decision_log.closed(key, reward)
+
+
+def _told(policy: Policy, made: Sequence[Pending], values: Sequence[Any]) -> Sequence[float | None]:
+    """The rewards of decisions, checked: at once where all are numbers within their range."""
+    if not {"checked_reward", "reward_of"} & policy.own and {*map(type, values)} <= {float, int, np.float64}:
+        found, (low, high) = np.asarray(values), policy.reward_range
+        if found.dtype.kind in "if" and ((low <= found) & (found <= high) & np.isfinite(found)).all():
+            return cast("list[float]", found.astype(np.float64).tolist())
+    told = []
+    for number, (pending, value) in enumerate(zip(made, values, strict=True)):
+        try:
+            told.append(None if value is None else policy.reward_of(pending, value))
+        except ValueError as error:
+            raise ValueError(f"rewards[{number}]: {error}") from error
+    return told
 
 
 def check_admitted(policy: Policy, persons: Sequence[Any] | None, n: int) -> list[int] | None:
@@ -345,6 +354,6 @@ def _log(policy: Policy, made: Stretch, rounds: Rounds, persons: Sequence[Any]) 
             policy.decision_log.decided(made.decision(i, policy.waiting.run), arms, person, made.release)
 
 
-def _of_any_policy(module: str) -> bool:
+def _of_any_policy(name: str, module: str) -> bool:
     """Whether a method from there is what every policy has; pages of several arms are chosen in their own way."""
-    return module.startswith("dpbandits.policy.") and module != "dpbandits.policy.slates"
+    return module.startswith("dpbandits.policy.") and (name == "update" or module != "dpbandits.policy.slates")

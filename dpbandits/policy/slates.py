@@ -241,11 +241,6 @@ class SlatePolicy(Policy):
         """
         super().update(decision, reward)  # type: ignore[arg-type]
 
-    def check_told(self, key: int, reward: Any) -> None:
-        super().check_told(key, reward)
-        if reward is not None:
-            _check_length(self.waiting[key], self.checked_reward(reward))
-
     def checked_reward(self, reward: Any) -> Any:
         told = reward if isinstance(reward, Sequence | np.ndarray) and np.ndim(reward) == 1 else [reward]
         if len(told) > self.k:
@@ -256,9 +251,11 @@ class SlatePolicy(Policy):
             return found[: clicked + 1]
         return found
 
-    def take_in(self, key: int, pending: Pending, reward: Any) -> None:
-        _check_length(pending, reward)
-        super().take_in(key, pending, reward)
+    def reward_of(self, pending: Pending, reward: Any) -> Any:
+        found = self.checked_reward(reward)
+        if len(found) > (shown := shown_of(pending)):
+            raise ValueError(f"reward must hold at most {shown} numbers, as so many were shown, got {len(found)}")
+        return found
 
     def rows(self, pending: Pending) -> Array:
         """The arms that were shown, by position."""
@@ -282,11 +279,6 @@ def _dimensions(arms: ArrayLike | None) -> int:
         return np.ndim(arms)  # type: ignore[arg-type]
     except ValueError:  # rows of different lengths, which are refused by their name
         return 0
-
-
-def _check_length(pending: Pending, reward: Sequence[float]) -> None:
-    if len(reward) > (shown := shown_of(pending)):
-        raise ValueError(f"reward must hold at most {shown} numbers, as so many were shown, got {len(reward)}")
 
 
 def shown_of(pending: Pending) -> int:

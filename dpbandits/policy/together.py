@@ -7,6 +7,7 @@ that were written down are made again, nobody was told of those that were not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpbandits.durability.pending import Pending
@@ -40,7 +41,9 @@ def admit(policy: PrivatePolicy[Any], made: list[Pending]) -> None:
         return
     # of what an interrupt leaves half made nobody is told, and the journal may have it already
     policy.run.stop("was interrupted while it decided")
-    if policy.scale is None and not policy.counting.as_decided and not {"admit", "counted", "written"} & policy.own:
+    # where nobody's earlier rounds decide whether this one counts
+    alike = policy.scale is None and not (policy.counting.as_decided and policy.persons is not None)
+    if alike and not {"admit", "counted", "written"} & policy.own:
         try:
             policy.durable.add_all(made)
         except OSError:
@@ -61,19 +64,23 @@ def admit(policy: PrivatePolicy[Any], made: list[Pending]) -> None:
     policy.run.end()
 
 
-def take_in(policy: PrivatePolicy[Any], told: list[tuple[int, Pending, float | None]]) -> None:
+def take_in(
+    policy: PrivatePolicy[Any], keys: Sequence[int], made: Sequence[Pending], rewards: Sequence[float | None]
+) -> None:
     """Close decisions and learn, in this order; where there is no reward, close."""
-    policy.durable.add_all([key if reward is None else (key, reward) for key, _, reward in told])
+    closed = zip(keys, rewards, strict=True)
+    policy.durable.add_all([key if reward is None else (key, reward) for key, reward in closed])
     # a record that was half learned must not be learned again
     policy.run.stop("was interrupted while it learned")
-    for key, _, _ in told:
+    for key in keys:
         del policy.waiting[key]
-    came = [(pending, reward) for _, pending, reward in told if reward is not None]
+    came = [pending for pending, reward in zip(made, rewards, strict=True) if reward is not None]
+    told = [reward for reward in rewards if reward is not None]
     # where no reward decides whether another one counts
     apart = policy.scale is None and policy.persons is None and not policy.counting.as_decided
     if came and apart and "teach" not in policy.own:
-        policy.learn_many(*zip(*came, strict=True))
-        came = []
-    for pending, reward in came:
-        policy.teach(pending, reward)
+        policy.learn_many(came, told)
+    else:
+        for pending, reward in zip(came, told, strict=True):
+            policy.teach(pending, reward)
     policy.run.end()

@@ -108,7 +108,7 @@ class Record:
         self, made: Sequence[Pending], rewards: Array, public: Estimate
     ) -> tuple[Array, Array, Array, Array | None]:
         """The same for many rounds."""
-        arms = np.stack([pending.arm for pending in made])
+        arms = np.concatenate([pending.arm for pending in made]).reshape(len(made), -1)
         V = arms @ public.metric.T
         pairs = self.levels.at(public.level).weigh_many(V, arms @ public.theta, rewards)
         return V, *pairs, None if public.levelled else self.levels.deviations(rewards)

@@ -167,6 +167,22 @@ def test_what_is_refused_leaves_everything_as_it_was(what):
     assert books(policy) == before
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [(2.0, r"arms\[3\]: context must have norm at most 1, got norm 2"), (np.nan, r"arms\[3\]: context must be finite")],
+)
+def test_of_many_contexts_one_that_is_refused_is_named(wrong, words):
+    policy = small("DisjointPrivateGLM", rng=seeded(), label="run")
+    asked = np.tile([0.6, -0.8], (5, 1))
+    asked[3] = wrong * np.array([1.0, 0.0])
+    before = books(policy)
+    with pytest.raises(ValueError, match=words):
+        policy.select_many(asked)
+    with pytest.raises(ValueError, match=r"arms\[0\]: context must have shape \(2,\)"):
+        policy.select_many(np.ones((5, 3)))
+    assert books(policy) == before
+
+
 def test_rewards_that_are_refused_are_all_refused():
     policy = small("OnePassPrivateGLM", rng=seeded(), label="run")
     made = policy.select_many(LONG[:4])
@@ -298,6 +314,27 @@ def test_a_crash_between_the_halves_loses_nothing_that_was_acknowledged(tmp_path
     assert found.select(X[0]).id == found.decisions - 1
 
 
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "PrivateArms", "JointDPGLM", "SlatePrivateGLM"])
+def test_what_came_together_comes_back_from_the_journal(tmp_path, name):
+    """More than one record holds, and with rewards that never come."""
+
+    def known(policy):
+        return repr((policy.decisions, policy.waiting.packed(policy.arm_size, policy.notes), policy.kept()))
+
+    policy = small(name, horizon=4000, first_batch=3000, checkpoint=tmp_path / "run.state", rng=seeded(3), label="run")
+    made = policy.select_many(requests(policy, 1500))
+    policy.update_many(made[:1300], [None if i % 7 == 0 else float(i % 2) for i in range(1300)])
+    policy.update_many(made[1300:1301], [1.0])
+    policy.run.release_hold()
+    (journal,) = (path for path in tmp_path.iterdir() if path.suffix == ".journal")
+    if name != "SlatePrivateGLM":  # whose slates are shown one by one
+        assert len(journal.read_bytes().splitlines()) == 1 + 2 + 2 + 1
+    found = again(tmp_path / "run.state")
+    assert known(found) == known(policy)
+    found.update_many(found.open_decisions, np.ones(199))
+    assert found.open_decisions == []
+
+
 def test_there_is_one_write_for_a_batch_and_one_for_its_rewards(tmp_path, monkeypatch):
     policy = durable(tmp_path / "run.state")
     writes, syncs = [], []
@@ -306,9 +343,9 @@ def test_there_is_one_write_for_a_batch_and_one_for_its_rewards(tmp_path, monkey
     monkeypatch.setattr(journal, "_append", lambda records: (writes.append(len(records)), append(records)))
     monkeypatch.setattr(journal, "sync", lambda: (syncs.append(1), sync()))
     made = policy.select_many(arm_sets(8, 3, 2))
-    assert (writes, syncs) == ([8], [])
+    assert (writes, syncs) == ([1], [])
     policy.update_many(made, np.ones(8))
-    assert (writes, syncs) == ([8, 8], [1])
+    assert (writes, syncs) == ([1, 1], [1])
 
 
 def test_a_full_disk_refuses_decisions_and_rewards_whole(tmp_path, monkeypatch):

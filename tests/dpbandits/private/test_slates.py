@@ -529,7 +529,7 @@ def test_of_many_slates_none_is_learned_where_one_is_refused(rewards, why):
     before = np.array(policy.sums.batch)
     with pytest.raises(ValueError, match=why):
         policy.update_many(made, rewards)
-    with pytest.raises(ValueError, match=r"rewards\[1\]: decision must be one whose reward is still open"):
+    with pytest.raises(ValueError, match=r"decisions\[1\]: decision must be one whose reward is still open"):
         policy.update_many([made[0], 7], [[1], [1]])
     assert policy.open_decisions == [0, 1]
     np.testing.assert_array_equal(policy.sums.batch, before)
