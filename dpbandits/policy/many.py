@@ -7,7 +7,8 @@ draws of ``Betas``.
 * :class:`Each`: of every request its own law, or scores; what a policy has that says nothing else.
 * :class:`Repeated`: the same law for all requests.
 * :class:`Gaps`: rows of probabilities; :class:`Known`: rows of scores.
-* :class:`Perturbations`: the arms of every request under draws from one posterior.
+* :class:`Perturbations`: the arms of every request under draws from one posterior; :class:`Noised`: scores of every
+  request with noise of their own.
 """
 
 from __future__ import annotations
@@ -19,9 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
-from dpbandits.policy.choices import EXACT, Law, Perturbed, Shares, perturbed_by
+from dpbandits.policy.choices import EXACT, Independent, Law, Perturbed, Shares, perturbed_by
 
-__all__ = ["Each", "Gaps", "Index", "Known", "Laws", "Perturbations", "Repeated", "Rounds", "by_rows", "together"]
+__all__ = [
+    "Each",
+    "Gaps",
+    "Index",
+    "Known",
+    "Laws",
+    "Noised",
+    "Perturbations",
+    "Repeated",
+    "Rounds",
+    "by_rows",
+    "together",
+]
 
 # what many requests offer: arms of shape (n, K, d) or contexts of shape (n, d); or of each its own array
 Rounds = Array | Sequence[Array]
@@ -157,6 +170,33 @@ class Known(Laws):
 
     def of(self, i: int) -> None:
         return None
+
+
+class Noised(Laws):
+    """The largest of c_k + s_k·ξ_k for every request: ``choices.Independent``, of rows of c and s, shape (n, K).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> laws = Noised(np.array([[0.0, 9.0], [0.0, 0.0]]), np.full((2, 2), 0.1))
+    >>> laws.draw(np.random.default_rng(0))[0], round(laws.of(1).chance(0)[0], 12)
+    (np.int64(1), 0.5)
+    """
+
+    def __init__(self, center: Array, scale: Array) -> None:
+        self._center, self._scale = center, scale
+
+    def __len__(self) -> int:
+        return len(self._center)
+
+    def draw(self, rng: np.random.Generator) -> Index:
+        scores = rng.standard_normal(self._center.shape)
+        scores *= self._scale
+        scores += self._center
+        return np.asarray(scores.argmax(axis=1))
+
+    def of(self, i: int) -> Law:
+        return Independent(self._center[i], self._scale[i])
 
 
 class Perturbations(Laws):

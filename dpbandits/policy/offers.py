@@ -59,7 +59,7 @@ class Offer(Protocol):
         """What is kept of a choice: a read-only copy within the bounds, whatever happens to the caller's array."""
 
     def checked_many(self, offered: Array, dim: int) -> Array | None:
-        """Of many requests, shape (n, K, dim), all checked at once; None where they have to be one by one."""
+        """Of many requests, shape (n, K, dim) or (n, dim), checked at once; None where one by one they have to be."""
 
     def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
         """What is kept of choices among offers of one shape, all at once; None where it has to be one by one."""
@@ -139,7 +139,10 @@ class _Ball(_Rows):
         return unit_row(offered)
 
     def checked_many(self, offered: Array, dim: int) -> Array | None:
-        return None
+        if offered.ndim != 2 or offered.shape[1] != dim:
+            return None
+        # also false for NaN
+        return offered if (np.einsum("nd,nd->n", offered, offered) <= 1.0 + 1e-9).all() else None
 
     def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
         return unit_picks(offered.copy())

@@ -65,6 +65,7 @@ from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Law
+from dpbandits.policy.many import Laws, Rounds
 from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration, batch_discount
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
@@ -224,6 +225,9 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
 
     def score(self, context: Array) -> Law:
         return self.draws(self.public, context, self.catalogue.active, self.schedule.start(self.releases))
+
+    def score_many(self, rounds: Rounds) -> Laws:
+        return self.draws.many(self.public, rounds, self.catalogue.active, self.schedule.start(self.releases))
 
     def steady(self) -> int:
         return until_scheduled(self)

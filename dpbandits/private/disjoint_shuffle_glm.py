@@ -46,6 +46,7 @@ from accounting.arrays import Array
 from accounting.checks import integer, positive
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Law
+from dpbandits.policy.many import Laws, Rounds
 from dpbandits.policy.offers import BALL
 from dpbandits.policy.parameters import Exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
@@ -196,6 +197,9 @@ class DisjointShuffleGLM(PrivatePolicy[Weighted]):
 
     def score(self, context: Array) -> Law:
         return self.draws(self.public.estimate, context, self.catalogue.active, self.schedule.start(self.releases))
+
+    def score_many(self, rounds: Rounds) -> Laws:
+        return self.draws.many(self.public.estimate, rounds, self.catalogue.active, self.schedule.start(self.releases))
 
     def steady(self) -> int:
         return until_scheduled(self)

@@ -12,7 +12,8 @@ from accounting.arrays import Array
 from accounting.checks import positive
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
-from dpbandits.policy.choices import Independent, Law, Shares, inverse_gap
+from dpbandits.policy.choices import Independent, Law, Shares, gap_shares, inverse_gap
+from dpbandits.policy.many import Gaps, Laws, Noised, Repeated, Rounds
 from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.progress import Found, along, rms
 from dpbandits.private.parts.block_fits import Collected, posteriors, prior_variance
@@ -26,6 +27,8 @@ __all__ = ["BlockRecord", "Draws", "Estimate", "Refit", "parts"]
 
 # the draws of a replay, for every arm; more arms than these are not replayed, which would take minutes
 _DRAWS, _FEWEST_DRAWS, _MOST_REPLAYED = 100, 2500, 200
+# contexts whose squares are held at once
+_CONTEXTS = 1000
 # the width of draws is α where ln(T/t) is so much, and at the end a tenth of that
 _LOG, _NARROWEST = 3.0, 0.1
 # standard errors by which τ² is enlarged: so many that only many arms together say that it is small, as one that is too
@@ -119,6 +122,20 @@ class Draws:
             return inverse_gap(np.where(standing, self.link.mean(u), -np.inf), rate)
         squares = known.covariance @ svec(x[:, None] * x)
         return Independent(np.where(standing, u, -np.inf), self.width(since) * np.sqrt(np.maximum(squares, 0.0)))
+
+    def many(self, known: Estimate, contexts: Rounds, standing: NDArray[np.bool_], since: int) -> Laws:
+        """The same for many contexts."""
+        if since == 0 and not self.given:
+            return Repeated(Shares(standing / standing.sum()), len(contexts))
+        x = features(np.asarray(contexts))
+        u = x @ known.theta.T
+        if (rate := self.rate(since)) is not None:
+            return Gaps(gap_shares(np.where(standing, self.link.mean(u), -np.inf), rate))
+        squares = np.empty_like(u)
+        for start in range(0, len(x), _CONTEXTS):
+            some = x[start : start + _CONTEXTS]
+            squares[start : start + _CONTEXTS] = svec(some[:, :, None] * some[:, None, :]) @ known.covariance.T
+        return Noised(np.where(standing, u, -np.inf), self.width(since) * np.sqrt(np.maximum(squares, 0.0)))
 
     def width(self, since: int) -> float:
         """Of the draws, after a release at round ``since``."""
