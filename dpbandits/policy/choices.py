@@ -355,14 +355,20 @@ class Perturbed(Law):
         """θ + Rξ of as many draws, shape (count, d)."""
         return perturbed_by(self.theta, self.root, self.arms.shape[1], count, rng)
 
-    def was_drawn(self, parameter: Array) -> None:
-        """Take it that this θ + Rξ was drawn."""
-        self.drawn = parameter
-        self.total = None if self.total is None else float((self.arms @ parameter).sum())
+    def scores(self, parameter: Array) -> Array:
+        """What is maximised where this θ + Rξ was drawn."""
+        products = self.arms @ parameter
+        return np.asarray(products if self.bonus is None else products + self.bonus)
+
+    def as_drawn(self, parameter: Array) -> Perturbed:
+        """The same law of arms that nobody changes, of which this θ + Rξ was drawn."""
+        law = Perturbed(self.arms, self.theta, self.root, self.bonus, copy=False)
+        law.drawn, law.total = parameter, None
+        return law
 
     def kept(self) -> Law:
-        law = Perturbed(self.arms, self.theta, self.root, self.bonus, copy=False)
-        law.arms, law.drawn, law.total = self.arms.copy(), self.drawn, None
+        law = Perturbed(self.arms.copy(), self.theta, self.root, self.bonus, copy=False)
+        law.drawn, law.total = self.drawn, None
         return law
 
     def _check_arms(self) -> None:

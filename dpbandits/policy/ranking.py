@@ -111,12 +111,11 @@ class Ranking:
         self, slates: SlatePolicy, left_out: Index, drawn: Array | None, rng: np.random.Generator
     ) -> tuple[int, ...]:
         """By position the best rows that are left, for a parameter that was drawn if there is one."""
-        if drawn is None:
-            scores = self._found.draw(rng) if isinstance(self._found, Law) else self._found
+        found = self._found
+        if isinstance(found, Perturbed) and drawn is not None:
+            scores = found.scores(drawn)
         else:
-            scores = self.arms @ drawn
-            if (bonus := getattr(self._found, "bonus", None)) is not None:
-                scores = scores + bonus
+            scores = found.draw(rng) if isinstance(found, Law) else found
         left = self.left(left_out)
         return tuple(left[slates.placed(scores[left])].tolist())
 
@@ -196,7 +195,7 @@ class _Among(Laws):
         left = self._ranking.left(self._left_out[i])
         law = self._ranking.law_of(left)
         if isinstance(law, Perturbed) and self.drawn is not None:
-            law.was_drawn(self.drawn[i])
+            law = law.as_drawn(self.drawn[i])
         return None if law is None else _Some(law, left, len(self._ranking))
 
 

@@ -101,7 +101,7 @@ class Link:
         return found
 
     def shifted(self, o: float) -> Link:
-        """z ↦ μ(o + z).
+        """z ↦ μ(o + z); itself for o = 0.
 
         Examples
         --------
@@ -109,6 +109,8 @@ class Link:
         >>> get_link("linear").shifted(0.5).mean(1.0)
         1.5
         """
+        if o == 0.0:
+            return self
         between = self.derivative_between
         wide, concordance = self.derivative_range, self.self_concordance
         return replace(

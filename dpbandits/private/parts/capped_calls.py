@@ -65,8 +65,7 @@ class Estimates:
     def anew(self, levels: Levels, level: float) -> Estimates:
         """As before the first estimates, of which those made at another level are none."""
         zero, identity = np.zeros(len(self.theta)), np.eye(len(self.theta))
-        roots = (identity / math.sqrt(shift) for shift in (levels.shift_v, levels.shift_h))
-        V_root, H_root = roots
+        V_root, H_root = (identity / math.sqrt(shift) for shift in (levels.shift_v, levels.shift_h))
         return replace(self, theta_o=zero, theta=zero, V_root=V_root, H_root=H_root, level=level)
 
 

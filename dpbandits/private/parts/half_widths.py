@@ -52,7 +52,7 @@ class HalfWidths:
 
     def _practical(self, eigenvalues: Array, fit: BatchFit, first: bool) -> Array:
         S, (low, high) = self.theta_bound, self.reward_range
-        link = self.link.shifted(fit.level) if fit.level else self.link
+        link = self.link.shifted(fit.level)
         eigenvalues = lifted(eigenvalues, fit.matrix_noise)
         if first:  # the mean of μ̇ over [−S, S]
             eigenvalues *= float(link.mean(S) - link.mean(-S)) / (2.0 * S)

@@ -94,7 +94,7 @@ class HeldRows:
 
     def objective(self, level: float) -> tuple[GLM, float]:
         """The loss at this level of rewards, and the largest slope of the link there."""
-        link, S = self.link.shifted(level) if level else self.link, self.theta_bound
+        link, S = self.link.shifted(level), self.theta_bound
         return matching_loss(link, S, clip=self.clip), link.lipschitz(S)
 
     def release(self, batch: int, weights: Callable[[Array], Array], level: float) -> BatchFit:

@@ -218,7 +218,7 @@ class Refreshed:
 @lru_cache(maxsize=256)
 def record_at(levels: Levels, o: float) -> PersonRecord:
     """What persons contribute at the level o."""
-    link = levels.link.shifted(o) if o else levels.link
+    link = levels.link.shifted(o)
     return PersonRecord.of(link, levels.theta_bound, levels.reward_range)
 
 
