@@ -92,7 +92,7 @@ def unit_rows(arms: ArrayLike | None, dim: int) -> Array:
     X = real_array("arms", arms)
     if X.ndim != 2 or X.shape[1] != dim or not len(X):
         raise ValueError(f"arms must have shape (K, {dim}) with K >= 1, got shape {X.shape}")
-    squares = _vecdot(X, X)
+    squares = _squares(X)
     largest = squares.item(squares.argmax())  # NaN, if there is one
     if not largest <= 1.0:  # also true for NaN
         if not np.isfinite(X).all():
@@ -120,7 +120,7 @@ def unit_stack(arms: Array, dim: int) -> Array | None:
     squares = np.einsum("nkd,nkd->nk", arms, arms)
     if squares.max(initial=0.0) <= 1.0 - _NORM_TOLERANCE:
         return arms
-    squares = _vecdot(arms, arms)  # to the last digit as one set's are
+    squares = _squares(arms)  # to the last digit as one set's are
     largest = squares.max()  # NaN, if there is one
     if not largest <= (1.0 + _NORM_TOLERANCE) ** 2:
         return None
@@ -251,6 +251,12 @@ def checked_row(index: int, count: int) -> int:
     if row >= count:
         raise ValueError(f"index must be that of one of {count} arms, got index={index!r}")
     return row
+
+
+def _squares(X: Array) -> Array:
+    """‖x‖² of every row; infinite where no float holds it, which is refused by name and needs no warning."""
+    with np.errstate(over="ignore"):
+        return _vecdot(X, X)
 
 
 def _bad_row(X: Array) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -490,3 +491,21 @@ def test_many_records_are_those_of_each_round(link):
         expected = [record.weigh(*one) for one in zip(X, e.tolist(), rewards.tolist(), strict=True)]
         found = np.transpose(record.weigh_many(X, e, rewards))
     np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+# ------------------------------------------------------------------------------------- numbers that no float squares
+
+
+@pytest.mark.parametrize("entry", [1e200, 1e308, -1e308])
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "SlatePrivateGLM", "StandingPrivateGLM", "DisjointPrivateGLM"])
+def test_entries_whose_squares_overflow_are_refused_and_nothing_else_is_said(name, entry):
+    policy, many = small(name), requests(small(name), 4).copy()
+    many[2].flat[0] = entry
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for ask in (policy.select, policy.released().choose):
+            with pytest.raises(ValueError, match="must have norm at most 1, got norm inf"):
+                ask(many[2])
+        for ask in (policy.select_many, policy.released().choose_many):
+            with pytest.raises(ValueError, match=r"arms\[2\]: (arms|context) must have norm at most 1, got norm inf"):
+                ask(many)
