@@ -128,7 +128,7 @@ def replay(policy: PrivatePolicy[Any], journal: Journal) -> None:
                     waiting[entry.round] = entry
             case (int(key), float() | tuple() as reward):
                 if (pending := waiting.pop(key, None)) is not None and not known:
-                    policy.teach(pending, policy.checked_reward(reward))  # type: ignore[arg-type]
+                    policy.teach(pending, policy.reward_of(pending, reward))  # type: ignore[arg-type]
             case int(key):
                 waiting.pop(key, None)
             case str(kind) if policy.persons is not None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits._progress_bar import progress_bar
@@ -23,11 +25,11 @@ _TICK = 256
 
 @dataclass(frozen=True, slots=True)
 class _CheckedRow:
-    """What ``admit_choice`` and ``take_in`` are told of a row."""
+    """What ``admit_choice`` and ``take_in`` are told of a row; the arm of shape (d,), or a page of arms (m, d)."""
 
     arm: Array
     index: int
-    reward: float
+    reward: Any
     person: Any
 
 
@@ -68,19 +70,20 @@ def _checked(policy: Policy, row: Any) -> _CheckedRow:
                 "a row must say which arm was chosen: LoggedRound(context, index, reward), got a tuple, for a policy "
                 "that takes contexts"
             )
-        arm, reward, person = (*row, None)[:3]
-        offered, index = policy.checked_arms([arm]), 0
+        given, reward, person = (*row, None)[:3]
+        arm, index = policy.logged(given), 0
     elif all(hasattr(row, name) for name in ("arms", "index", "reward")):
         offered, index, reward = policy.checked_arms(row.arms), integer("index", row.index, at_least=0), row.reward
         person = getattr(row, "person", None)
         count = policy.count(offered)
         if index >= count:
             raise ValueError(f"index must be that of one of {count} arms, got index={index}")
+        arm = policy.chosen(offered, index)
     else:
         raise ValueError(f"a row must be (arm, reward), (arm, reward, person) or a LoggedRound, got {short(row)}")
     if reward is None:
         raise ValueError("reward must be a number in a log, got None: leave the row out")
-    return _CheckedRow(policy.chosen(offered, index), index, policy.checked_reward(reward), person)
+    return _CheckedRow(arm, index, policy.reward_of(arm, reward), person)
 
 
 def _kind(person: object) -> str:
@@ -114,7 +117,7 @@ def _take_in(policy: Policy, rows: list[_CheckedRow], progress: bool) -> None:
     who = [policy.who(row.person) for row in rows]
     with policy.together(), progress_bar(len(rows), "learning the log", progress and len(rows) > _TICK) as tick:
         for done, (row, person) in enumerate(zip(rows, who, strict=True), start=1):
-            policy.prepare(row.arm[None] if policy.takes == "arms" else row.arm)
+            policy.prepare(np.atleast_2d(row.arm) if policy.takes == "arms" else row.arm)
             key = policy.admit_choice(row.arm, row.index, person)
             policy.take_in(key, policy.waiting[key], row.reward)
             if done % _TICK == 0:

@@ -339,8 +339,8 @@ class Policy(ManyRounds, ABC):
         ----------
         rows : iterable
             Each a tuple ``(arm, reward)`` or ``(arm, reward, person)``, where the arm is the vector that was chosen; or
-            a :class:`dpbandits.lab.evaluate.LoggedRound`, which policies that take contexts need. All are checked
-            before the first is learned.
+            a :class:`dpbandits.lab.evaluate.LoggedRound`, which policies that take contexts need; of slates ``(arms,
+            clicks)``, by position what was shown and what ``update`` takes. All are checked before one is learned.
         progress : bool
             Show a progress bar on a terminal, if ``rich`` is installed.
 
@@ -513,8 +513,12 @@ class Policy(ManyRounds, ABC):
         """A reward within its range, or moved there."""
         return checked_reward(reward, *self.reward_range, clip=self.on_violation == "clip")
 
-    def reward_of(self, pending: Pending, reward: float) -> float:
-        """A reward of this decision, as :meth:`checked_reward` makes it."""
+    def logged(self, arm: ArrayLike) -> Array:
+        """What is kept of a choice that a log has by its arm alone."""
+        return self.chosen(self.checked_arms([arm]), 0)  # type: ignore[arg-type]
+
+    def reward_of(self, choice: Pending | Array, reward: float) -> float:
+        """A reward of this decision, or of what a log has in its place, as :meth:`checked_reward` makes it."""
         return self.checked_reward(reward)
 
     def save(self, path: str | Path) -> None:

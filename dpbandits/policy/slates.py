@@ -209,9 +209,17 @@ class SlatePolicy(Policy):
         with made_elsewhere(self, X, size, person, probability, release) as (law, whose, number):
             return self._shown(X, Page(rows, indices, np.empty(0), law), whose, number)
 
+    def logged(self, arm: ArrayLike) -> Array:
+        if _dimensions(arm) != 2:
+            return super().logged(arm)
+        page = self.checked_arms(arm)
+        if len(page) > self.k:
+            raise ValueError(f"a page must have at most k={self.k} arms, got {len(page)}")
+        return page.copy()
+
     def admit_choice(self, arm: Array, index: int, who: int) -> int:
-        # that of a log, a slate of one
-        return self._admit(arm[None], (index,), who)[0]
+        # that of a log, a page or a single arm
+        return self._admit(np.atleast_2d(arm), (index,) if arm.ndim == 1 else tuple(range(len(arm))), who)[0]
 
     def _admit(self, shown: Array, chosen: tuple[int, ...], who: int) -> tuple[int, Array]:
         """Wait for the clicks on these arms; the id of the decision, and what is kept of them, read-only."""
@@ -251,9 +259,9 @@ class SlatePolicy(Policy):
             return found[: clicked + 1]
         return found
 
-    def reward_of(self, pending: Pending, reward: Any) -> Any:
-        found = self.checked_reward(reward)
-        if len(found) > (shown := shown_of(pending)):
+    def reward_of(self, choice: Pending | Array, reward: Any) -> Any:
+        shown = shown_of(choice) if isinstance(choice, Pending) else len(np.atleast_2d(choice))
+        if len(found := self.checked_reward(reward)) > shown:
             raise ValueError(f"reward must hold at most {shown} numbers, as so many were shown, got {len(found)}")
         return found
 

@@ -535,3 +535,37 @@ def test_of_many_slates_none_is_learned_where_one_is_refused(rewards, why):
     np.testing.assert_array_equal(policy.sums.batch, before)
     policy.update_many(made, [[1], None])
     assert policy.open_decisions == []
+
+
+def test_a_log_of_pages_is_learned_as_rounds_of_pages():
+    X, clicks = balls(seeded(1), 5, 3, 3), [[0, 1], [1], [0, 0, 0], 0.0, [0, 1, 1]]
+    rows = [
+        (X[0], clicks[0]),
+        (X[1][:1], clicks[1]),
+        (X[2].tolist(), clicks[2]),
+        (X[3][0], clicks[3]),
+        (X[4], clicks[4]),
+    ]
+    one, many = private(), private()
+    for arms, told in rows:
+        page = np.atleast_2d(arms)
+        one.update(one.register(page, range(len(page))), told)
+    assert many.learn_log(rows) == many.decisions == 5
+    np.testing.assert_array_equal(many.sums.batch, one.sums.batch)
+    for wrong, words in [
+        ((np.eye(3)[[0, 1, 2, 0]], [0]), "a page must have at most k=3 arms, got 4"),
+        ((X[0][:2], [0, 0, 0]), "reward must hold at most 2 numbers, as so many were shown, got 3"),
+        ((X[0][0], [0, 0]), "reward must hold at most 1 numbers"),
+        ((2 * np.eye(3), [0]), "arms must have norm at most 1"),
+    ]:
+        with pytest.raises(ValueError, match=rf"rows\[1\]: {words}"):
+            many.learn_log([rows[0], wrong])
+        assert many.decisions == 5
+
+
+def test_the_pages_of_a_log_come_back_after_a_crash(tmp_path):
+    policy = private(checkpoint=tmp_path / "c", label="run")
+    policy.learn_log([(np.eye(3), [0, 0, 1]), (np.eye(3)[:2], [1])])
+    sums = policy.sums.batch.copy()
+    policy.run.release_hold()
+    np.testing.assert_array_equal(SlatePrivateGLM.load(tmp_path / "c", unattended=True).sums.batch, sums)
