@@ -39,9 +39,9 @@ Bounds. Both terms of 1 + u = (1 − q) + q·e^w are positive, so by Minkowski's
 
     α·ln(1 − q + q·e^m) ≥ ln A_α ≥ ln((1 − q)^α + q^α·e^{αm}),    m = (α − 1)/(2z²).
 
-For a swap, Q ≥ (1 − q)·N(0, z²) adds −(α − 1)·ln(1 − q). Where e^m is far larger than α/q, the upper one is the curve to
-the last digit, as nothing else counts at the peak. Where z is tiny, nodes 0.45·z apart are too many, and it serves in
-the place of the curve: it is at most ln 2 larger, of a size of q/(2z²) or more.
+For a swap, Q ≥ (1 − q)·N(0, z²) adds −(α − 1)·ln(1 − q). Where e^m is far larger than α/q, the upper one is the curve
+to the last digit, as nothing else counts at the peak. Where z is tiny, nodes 0.45·z apart are too many, and it serves
+in the place of the curve, above which it is by at most ln 2, and −ln(1 − q) for a swap.
 """
 
 from __future__ import annotations
