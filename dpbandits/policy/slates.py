@@ -33,6 +33,8 @@ __all__ = ["Examination", "Page", "SlateDecision", "SlatePolicy", "checked_exami
 
 Examination = Literal["cascade"] | Sequence[float]
 
+# rooms for records are made by k, which may come from a file or a release of somebody else
+_MOST_POSITIONS = 10_000
 # what a slate that is shorter than k has at its end
 _EMPTY = -1
 
@@ -68,7 +70,7 @@ class SlatePolicy(Policy):
     Attributes
     ----------
     k : int
-        The number of positions. Where fewer arms are offered the slate is shorter.
+        The number of positions, at most 10,000. Where fewer arms are offered the slate is shorter.
     examination : "cascade" or tuple of float
     """
 
@@ -78,6 +80,8 @@ class SlatePolicy(Policy):
     def show(self, k: int, examination: Examination) -> None:
         """Choose slates of k positions from now on."""
         self.k = self.notes = integer("k", k, at_least=1)
+        if self.k > _MOST_POSITIONS:
+            raise ValueError(f"k must be at most {_MOST_POSITIONS:,} positions, got k={k!r}")
         self.arm_size = self.k * self.dim
         self.examination = checked_examination(examination, self.k, self.reward_range)
         # the best arm goes where most people look, in a cascade to the top

@@ -65,7 +65,7 @@ class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
     dim : int
         Dimension d of an arm.
     k : int
-        The number of positions.
+        The number of positions, at most 10,000.
     link : str or Link
         μ in E[r | x] = μ(xᵀθ), of an arm that is seen.
     budget : Budget

@@ -341,3 +341,10 @@ def test_two_processes_and_a_queue_as_the_page_has_them(tmp_path):
     (tmp_path / "two.py").write_text(program)
     done = subprocess.run([sys.executable, "two.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert re.match(r"Released\(OnePassPrivateGLM, number=\d+, \(1, 1e-06\)-DP joint", done.stdout), done.stderr
+
+
+def test_a_release_of_many_positions_is_refused_before_rooms_are_made_for_them():
+    tree = json.loads(played("SlatePrivateGLM", 14).released().to_json())
+    tree["config"]["k"] = 10**15  # whose rooms no machine has
+    with pytest.raises(ValueError, match=r"^k must be at most 10,000 positions, got k=1000000000000000$"):
+        Released.from_json(json.dumps(tree))
