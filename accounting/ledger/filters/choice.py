@@ -27,7 +27,7 @@ from accounting.notions.pure import pure
 from accounting.notions.rdp import rdp
 from accounting.notions.zcdp import zcdp
 from accounting.releases import Release
-from accounting.totals import ACCOUNTANTS, delta, epsilon
+from accounting.totals import ACCOUNTANTS, epsilon, meets
 
 __all__ = ["Filter", "check_choices", "first_filter", "is_skewed", "make_filter"]
 
@@ -59,7 +59,7 @@ def check_choices(
         if accountant is not None or failure_delta is not None:
             raise ValueError("a plan is priced as a whole: accountant and failure_delta do not apply to it")
         check_budget_adjacency(plan, budget)
-        if delta(plan, budget.epsilon) > budget.delta:
+        if not meets(plan, budget.epsilon, budget.delta):
             total = epsilon(plan, budget.delta)
             raise BudgetExceeded(f"the plan {plan!r} costs ε={total:.6g} at δ={budget.delta:g}, of {budget.epsilon:g}")
     if accountant not in (None, "pure") and budget.delta == 0:
@@ -137,7 +137,7 @@ def first_filter(
         own = AdditiveFilter(budget, _own_rule(measure, budget, kept, rest))
         if own.admits(None, release, lambda: release):
             return own
-    if delta(release, budget.epsilon) <= budget.delta:
+    if meets(release, budget.epsilon, budget.delta):
         return PlanFilter(Rule("plan", plan=release))
     if mixed.covers(None, release):
         return mixed

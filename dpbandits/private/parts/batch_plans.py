@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from accounting import ApproxDP, Budget, Gaussian, Release, calibrate, delta
+from accounting import ApproxDP, Budget, Gaussian, Release, calibrate
 from accounting.conversions import gdp_epsilon
+from accounting.totals import meets
 from dpkit.geometry import outer_product_sensitivity, vector_sensitivity
 from dpkit.models.links import Link
 from dpkit.moments.shuffled import batch_protocol
@@ -95,7 +96,7 @@ def numeric_plan(
             numbers = batch_protocol(1, users, 0.5, vector_sensitivity(0.5, budget.adjacency), *for_level)
             total = total + numbers.cost
         # binomial noise costs a little more than the Gaussian noise of this μ
-        if delta(batches * total, budget.epsilon) <= budget.delta:
+        if meets(batches * total, budget.epsilon, budget.delta):
             return Plan(matrix, for_fit, rounds, descent, total, numbers)
         mu *= 0.998
 

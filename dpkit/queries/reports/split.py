@@ -14,8 +14,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from accounting import Budget, BudgetExceeded, Release, calibrate, compose, delta, epsilon
-from accounting.totals import Accountant
+from accounting import Budget, BudgetExceeded, Release, calibrate, compose, epsilon
+from accounting.totals import Accountant, meets
 from dpkit.queries._noise import NoiseName
 from dpkit.queries.reports.demands import Demand
 
@@ -128,7 +128,7 @@ def fits(cost: Release, budget: Budget) -> bool:
     """Whether a cost meets the budget."""
     if budget.delta == 0:
         return bool(epsilon(cost, 0.0) <= budget.epsilon)
-    return bool(delta(cost, budget.epsilon) <= budget.delta)
+    return meets(cost, budget.epsilon, budget.delta)
 
 
 def _adding(budget: Budget) -> Accountant | None:

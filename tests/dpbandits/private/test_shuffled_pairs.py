@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball
 
-from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon
+from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, delta, epsilon
+from accounting.compose import pld
+from accounting.totals import meets
 from dpbandits import Pending
 from dpbandits.policies import ShuffleGLM, ShuffleLinUCB, ShuffleOnePassGLM
 from dpkit.moments.shuffled import ShuffledBatches
@@ -54,7 +56,7 @@ def test_released_sums_are_unbiased_with_the_stated_noise():
 
 
 @pytest.mark.parametrize(
-    ("T", "first", "growth"), [(1, 1, 1.5), (2, 1, 3.0), (37, 40, 2.0), (400, 3, 2.9), (300, 40, 1.5)]
+    ("T", "first", "growth"), [(1, 1, 1.5), (2, 1, 3.0), (37, 40, 2.0), (400, 3, 2.9), (200, 40, 1.5)]
 )
 def test_batches_grow_and_end_before_the_horizon(T, first, growth):
     policy = made(ShuffleOnePassGLM, dim=1, horizon=T, first_batch=first, growth=growth)
@@ -251,3 +253,15 @@ def test_bad_parameters_spend_nothing(kind, parameters, error, message):
     with pytest.raises(error, match=message):
         made(kind, **parameters, ledger=ledger)
     assert ledger.rows() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_loss_distribution_is_made_where_gaussian_dp_says_enough(kind, monkeypatch):
+    """It says that the budget suffices, and takes a hundred times as long; it is asked where Gaussian DP says less."""
+    with monkeypatch.context() as patch:
+        patch.setattr(pld, "delta", pytest.fail)
+        policy = made(kind, horizon=40)
+    (row,) = policy.ledger.rows()
+    by_gdp, best = (float(delta(row.release, 1.0, accountant=one)) for one in ("gdp", None))
+    assert best < 0.95 * by_gdp <= BUDGET.delta
+    assert [meets(row.release, 1.0, most) for most in (by_gdp, 1.01 * best, 0.99 * best)] == [True, True, False]
