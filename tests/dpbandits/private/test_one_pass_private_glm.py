@@ -109,10 +109,10 @@ def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
 
 
 def test_without_noise_the_released_parameter_nears_the_truth():
-    """ε = 10⁴: records of 8,000 rounds over batches, secants at wrong θ at first; ‖θ − θ*‖ is about 0.1 by chance."""
+    """ε = 10⁴: records of 4,000 rounds over batches, secants at wrong θ at first; ‖θ − θ*‖ is about 0.1 by chance."""
     rng, theta = np.random.default_rng(3), np.array([2.0, -1.0, 0.5])
-    policy = policy_with(horizon=8000, budget=Budget(1e4, 1e-5), theta_bound=4.0)
-    for _ in range(8000):
+    policy = policy_with(horizon=4000, budget=Budget(1e4, 1e-5), theta_bound=4.0)
+    for _ in range(4000):
         decision = policy.select(ball(rng, 3, 3))
         policy.update(decision, float(rng.random() < 1 / (1 + math.exp(-decision.arm @ theta))))
     assert np.linalg.norm(policy.theta - theta) < 0.35
@@ -320,10 +320,10 @@ def test_a_metric_of_another_name_is_refused():
 
 
 def test_the_metric_saves_regret_where_arms_share_a_constant():
-    """ε = 1, the same three seeds. On thirty others, T = 10,000, the ratio is 0.88 ± 0.02."""
+    """ε = 1, the same two seeds. On thirty others, T = 10,000, the ratio is 0.88 ± 0.02."""
     found = dict.fromkeys(("learned", "plain"), 0.0)
     for metric in found:
-        for seed in range(3):
+        for seed in range(2):
             policy = policy_with(
                 "linear", dim=5, horizon=3000, theta_bound=1.0, metric=metric, rng=np.random.default_rng(seed)
             )
@@ -543,22 +543,19 @@ def test_a_misfit_is_named_by_the_side_of_the_base_rate_that_is_known(constant, 
 
 @pytest.mark.parametrize("arm_law", ["one_hot", "fixed_sphere"])
 def test_standing_arms_do_not_hold_a_run_up(arm_law):
-    """ε = 4: all runs of these seeds were below 0.01 at the end; of others one in fifty stays with a bad arm."""
+    """ε = 4: this run was below 0.01 at the end; of others one in fifty stays with a bad arm."""
     environment = GLM(10 if arm_law == "one_hot" else 5, arms=10, arm_law=arm_law)
-    for seed in range(1, 3):
-        policy = policy_with(
-            dim=environment.dim, horizon=4500, budget=Budget(4.0, 1e-4), rng=np.random.default_rng(seed)
-        )
-        assert played(policy, environment, seed, 4500) <= 0.02
-        assert policy.public.standing
+    known = {"horizon": 4500, "budget": Budget(4.0, 1e-4), "rng": np.random.default_rng(1)}
+    policy = policy_with(dim=environment.dim, **known)
+    assert played(policy, environment, 1, 4500) <= 0.02
+    assert policy.public.standing
 
 
 def test_fresh_arms_are_not_taken_for_standing_ones():
-    """ε = 4, two seeds: once there is little noise beside what half of the rounds say, the test is sure."""
-    for seed in range(2):
-        policy = policy_with(dim=5, horizon=3000, budget=Budget(4.0, 1e-4), rng=np.random.default_rng(seed))
-        played(policy, GLM(5), seed, 3000)
-        assert not policy.public.standing
+    """ε = 4: once there is little noise beside what half of the rounds say, the test is sure."""
+    policy = policy_with(dim=5, horizon=3000, budget=Budget(4.0, 1e-4), rng=np.random.default_rng(0))
+    played(policy, GLM(5), 0, 3000)
+    assert not policy.public.standing
 
 
 @pytest.mark.parametrize("stands", [False, True])
@@ -590,7 +587,7 @@ def workload(link, epsilon, delta, d, S, T, seeds, **more) -> float:
 @pytest.mark.parametrize(("epsilon", "S", "most"), [(1.0, 2.0, 70), (4.0, 3.0, 36)])
 def test_regret_on_the_probit_workload(epsilon, S, most):
     """d = 3, K = 20, T = 5000, δ = 0.02; the bounds are the ones to hold."""
-    assert workload("probit", epsilon, 0.02, 3, S, 5000, seeds=2) <= most
+    assert workload("probit", epsilon, 0.02, 3, S, 5000, seeds=1) <= most
 
 
 @pytest.mark.slow

@@ -34,13 +34,13 @@ def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> ShuffleOne
 @pytest.mark.parametrize("link", LINKS)
 def test_a_record_is_formed_at_the_released_parameter(monkeypatch, link):
     records = recorded(monkeypatch)
-    rng, policy = np.random.default_rng(1), policy_with(link, horizon=120, first_batch=10, growth=1.7, theta_bound=2.0)
+    rng, policy = np.random.default_rng(1), policy_with(link, horizon=101, first_batch=10, growth=2.0, theta_bound=2.0)
     L, c = get_link(link).at(0.5), 0.5
     e = np.linspace(-2.0, 2.0, 100_000)  # without 0
     secants = (L.mean(e) - c) / e
     highest = min(float(L.derivative(0.0)), (float(L.mean(1.2)) - c) / 1.2)
     lowest = max(secants.min(), 0.2 * highest)
-    for _ in range(100):
+    for _ in range(70):
         decision = policy.select(ball(rng, 4, 3))
         r, e = float(rng.random()), float(decision.arm @ policy.theta)
         x = policy.public.metric_of(policy.releases) @ decision.arm
@@ -50,7 +50,7 @@ def test_a_record_is_formed_at_the_released_parameter(monkeypatch, link):
         policy.update(decision, r)
         expected = np.concatenate([policy.sums.scales[0] * w * svec(np.outer(x, x)), policy.sums.scales[1] * g * x])
         np.testing.assert_allclose(records[-1], expected, atol=1e-8)
-    assert policy.releases >= 3
+    assert policy.releases == 2
 
 
 def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch):
@@ -136,12 +136,12 @@ def test_all_records_of_a_batch_are_formed_in_one_metric_where_batches_wait_for_
 
 
 def test_the_metric_saves_regret_where_arms_share_a_constant(monkeypatch):
-    """ε = 1, the same three seeds. On 32 seeds, T = 10,000, the ratio was 0.79 ± 0.01."""
+    """ε = 1, the same two seeds. On 32 seeds, T = 10,000, the ratio was 0.79 ± 0.01."""
 
     def regret() -> float:
         make = {"p": lambda rng: ShuffleOnePassGLM(5, "linear", budget=Budget(1.0, 1e-4), horizon=3000, theta_bound=1.0,
                                                    reward_range=(0, 1), rng=rng)}  # fmt: skip
-        results = simulate(make, UnitLinear(), rounds=3000, seeds=range(500, 503), progress=False)
+        results = simulate(make, UnitLinear(), rounds=3000, seeds=range(500, 502), progress=False)
         return float(results.table()[0]["regret"])
 
     learned = regret()
@@ -159,12 +159,6 @@ def test_the_first_batch_is_as_long_as_its_noise_asks_for():
     assert clarity(5, first[1.0], secant.W, told.theta_bound, std / c, std / a) == pytest.approx(1.25, rel=0.03)
     assert policy_with(dim=5, horizon=100_000, prior=([0.0] * 5, 1.0)).first_batch == 40
     assert policy_with(dim=5, horizon=1000).first_batch == 50
-
-
-# --------------------------------------------------------------------------------------------- batches and users
-
-
-# ------------------------------------------------------------------------------------------------- privacy
 
 
 # ------------------------------------------------------------------------------------------------- regret

@@ -79,11 +79,11 @@ def test_rounds_set_aside_make_the_set_narrower_until_the_test_holds():
     policy = AdaOFUECOLog(1, theta_bound=2.0, parameters="theory", failure_probability=0.5)
     rng = np.random.default_rng(0)
     policy.theta = np.array([2.0])  # as unlucky as can be: the reward is a coin's
-    for _ in range(4000):
+    for _ in range(1500):
         decision = policy.select([[1.0]])
         policy.update(decision, float(rng.random() < 0.5))
-    assert 1 <= policy.aside.count < 4000
-    assert policy.V.updates + policy.aside.count == 4000
+    assert 1 <= policy.aside.count < 1500
+    assert policy.V.updates + policy.aside.count == 1500
     assert abs(policy.theta[0]) < 0.5
 
 

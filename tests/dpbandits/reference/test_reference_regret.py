@@ -50,12 +50,12 @@ TABLE = {
 SHORT = {
     "ECOLog": (ECOLog, 1500, 60),  # 17 to 26; 633
     "RSGLinCB": (TABLE["RSGLinCB"][0], 3000, 80),  # 16 to 23; 1252
-    "BGLinCB": (lambda d, **k: BGLinCB(d, horizon=3000, **k), 3000, 160),  # 70 on average of four; 1252
+    "BGLinCB": (lambda d, **k: BGLinCB(d, horizon=1000, **k), 1000, 160),  # 417
     "LaplaceThompson": (LaplaceThompson, 1000, 30),  # 7 to 20; 417
     "GLMUCB": (GLMUCB, 800, 70),  # 35 to 38; 341
     "GLOC": (GLOC, 3000, 200),  # 112 to 124; 1252
-    "OFUGLB": (OFUGLB, 400, 40),  # 13 to 23; 170
-    "OFULogR": (OFULogR, 200, 20),  # 3 to 6; 82
+    "OFUGLB": (OFUGLB, 200, 30),  # 82
+    "OFULogR": (OFULogR, 100, 15),  # 40
 }
 
 

@@ -53,7 +53,7 @@ SMALL = {
     "ShuffleOnePassGLM": {"first_batch": 4},
     "ShuffleLinUCB": {"first_batch": 4},
     "ShufflePersonGLM": {"first_batch": 4, "budget": Budget(4.0, 1e-5, unit="person")},
-    "ShuffleGLM": {"batches": (4, 8, 16, 100)},
+    "ShuffleGLM": {"batches": (4, 12, 100)},
     "Doubling": {"first_epoch": 20, "parameters": {"first_batch": 4}},
     "Restarting": {"every": 20, "parameters": {"first_batch": 4}},
 }

@@ -47,7 +47,7 @@ class Case:
     noise: Callable[[np.random.Generator, float], float]
     theta_bound: float = 2.0
     fixed_arms: bool = False
-    short: int = 60
+    short: int = 40
 
 
 def bernoulli(rng: np.random.Generator, mean: float) -> float:

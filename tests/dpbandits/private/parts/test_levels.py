@@ -359,8 +359,14 @@ def spread(rng: np.random.Generator) -> np.ndarray:
     return arms / np.linalg.norm(arms, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("kind", [ShuffleOnePassGLM, PersonPrivateGLM, ShufflePersonGLM, LDPGLM, JointDPGLM])
-@pytest.mark.parametrize("fixed", [True, False])
+RARE = [
+    (kind, fixed)
+    for kind in (ShuffleOnePassGLM, PersonPrivateGLM, ShufflePersonGLM, LDPGLM, JointDPGLM)
+    for fixed in (True, False)
+]
+
+
+@pytest.mark.parametrize(("kind", "fixed"), [*RARE[:-1], pytest.param(JointDPGLM, False, marks=pytest.mark.slow)])
 def test_rare_rewards_are_learned_without_a_hint(kind, fixed):
     """Rates about 7 %, by the release after which the level stands; told the middle, the level would stay there.
 
