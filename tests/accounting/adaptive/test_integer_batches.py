@@ -53,11 +53,12 @@ def triples(shift):
     return [(0, s, other) for s, other in itertools.product(near, near) if abs(s - other) <= shift]
 
 
-@pytest.mark.parametrize(("kind", "scale"), [("gaussian", 1.2), ("gaussian", 4.0), ("laplace", 1.5)])
-@pytest.mark.parametrize("rate", [0.1, 0.6])
+@pytest.mark.parametrize(
+    ("kind", "scale", "rate"), [("gaussian", 1.2, 0.1), ("gaussian", 4.0, 0.6), ("laplace", 1.5, 0.1)]
+)
 def test_no_triple_of_integers_is_worse_than_the_ones_that_are_played(kind, scale, rate):
     shift = 4
-    at = np.linspace(-2.0, 2.0, 41) * (0.2 if kind == "laplace" else 1.0)
+    at = np.linspace(-2.0, 2.0, 21) * (0.2 if kind == "laplace" else 1.0)
 
     def curve(places):
         return np.array([divergence(*step(kind, scale, rate, places), e) for e in at])
@@ -68,13 +69,12 @@ def test_no_triple_of_integers_is_worse_than_the_ones_that_are_played(kind, scal
         assert any(np.all(curve(places) <= one + 1e-12) for one in known)
 
 
-@pytest.mark.parametrize(("shift", "groups"), [(4, 24), (6, 3)])
-@pytest.mark.parametrize(("kind", "z"), [("gaussian", 0.5), ("laplace", 0.4)])
+@pytest.mark.parametrize(("kind", "z", "shift", "groups"), [("gaussian", 0.5, 6, 3), ("laplace", 0.4, 4, 24)])
 def test_every_triple_of_integers_has_a_law_that_is_worse(kind, z, shift, groups, monkeypatch):
     monkeypatch.setattr(integer_batches, "_BETWEEN", groups)
     laws = integer_batches._laws.__wrapped__(IntegerPair(kind, z, shift), 0.3, TAIL)
     nodes = laws.step * np.arange(-laws.reach, laws.reach + 1)
-    at = nodes[laws.reach - 40 : laws.reach + 41]
+    at = nodes[laws.reach - 40 : laws.reach + 41 : 2]
     known = np.array([mass @ np.maximum(-np.expm1(at - nodes[:, None]), 0.0) for mass in laws.masses]) + laws.beyond
     for places in triples(shift):
         curve = [divergence(*step(kind, z * shift, 0.3, places), e) for e in at]
@@ -182,7 +182,7 @@ def test_three_laws_are_worse_where_less_may_be_added():
 @settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
-    rate=st.sampled_from([0.1, 0.7]),
+    rate=st.just(0.3),
     at=st.floats(-0.5, 0.5),
 )
 def test_triples_of_integer_vectors_are_no_worse_than_normal_ones(seed, rate, at):

@@ -101,15 +101,16 @@ def test_the_triangle_has_the_divergence_of_its_laws(theta, rate):
 @pytest.mark.filterwarnings("ignore:ε is only known")
 @pytest.mark.parametrize(
     ("noise", "size", "count", "delta", "width"),
-    [(2.0, 1000, 100, 1e-6, 0.08), (10.0, 5000, 100, 1e-9, 0.03), (1.0, 100, 1000, 1e-5, 0.16)],
+    [(2.0, 1000, 100, 1e-6, 0.08), (10.0, 5000, 100, 1e-9, 0.03)],
 )
 def test_totals_are_known_roughly(noise, size, count, delta, width):
     lower, upper = bound(count * FixedSizeSubsampled(Laplace(noise), size, 10_000), delta)
     assert (1 - width) * upper < lower <= upper
 
 
-@pytest.mark.parametrize("step", [Laplace(2.0), NoisyMax(0.5, "exponential")])
-@pytest.mark.parametrize("count", [1, 10, 1000])
+@pytest.mark.parametrize(
+    ("step", "count"), [(Laplace(2.0), 1), (Laplace(2.0), 1000), (NoisyMax(0.5, "exponential"), 10)]
+)
 def test_they_cost_at_most_what_pure_releases_do_and_at_least_what_samples_do(step, count):
     found = epsilon(count * FixedSizeSubsampled(step, 100, 10_000), 1e-6)
     assert found <= epsilon(count * FixedSizeSubsampled(PureDP(0.5), 100, 10_000), 1e-6) * (1 + 1e-9)

@@ -211,8 +211,8 @@ def test_moments_multiply():
 
 def test_orders_are_of_one_sequence():
     # so that a little more noise changes little
-    logs = [math.log(epsilon(10 * BestOfRuns(PureDP(0.1 * (1 + 1e-5 * k)), 0.1), 1e-6)) for k in range(3)]
-    assert np.all((np.diff(logs) > 0) & (np.diff(logs) < 3e-5))
+    logs = [math.log(epsilon(10 * BestOfRuns(PureDP(0.1 * (1 + 1e-5 * k)), 0.1), 1e-6)) for k in range(2)]
+    assert 0 < logs[1] - logs[0] < 3e-5
     release = 100 * BestOfRuns(PureDP(0.217), 0.001)
     found = epsilon(release, 1e-8)
     assert found < 15.9

