@@ -74,9 +74,10 @@ def test_no_integer_vector_is_worse(trials, norm, entries):
     rows, mu = vector_rows(trials, norm, entries, False), 2 * norm / math.sqrt(trials)
     whole = range(math.floor(norm) + 1)
     vectors = [v for v in itertools.combinations_with_replacement(whole, entries) if 0 < np.dot(v, v) <= norm**2]
+    pairs = [moved(trials, [0] * entries, v) for v in vectors]
     for z in (0.0, 0.5, 1.0, 2.0, 3.5, 5.0, 7.0):
         at = mu * (z + mu / 2)
-        worst = max(divergence(moved(trials, [0] * entries, v), at) for v in vectors)
+        worst = max(divergence(pair, at) for pair in pairs)
         found = float(rows.deltas(np.array(at)))
         assert found >= worst * (1 - 1e-9)
         if trials >= 200 and 3e-16 < worst < 0.1:
@@ -86,15 +87,15 @@ def test_no_integer_vector_is_worse(trials, norm, entries):
 @pytest.mark.parametrize(("trials", "norm"), [(60, 0.8), (200, 1.0), (150, 4.6)])
 def test_no_rounded_vector_is_worse(trials, norm):
     rows, mu = vector_rows(trials, norm, 2, True), 2 * norm / math.sqrt(trials)
-    starts = (0.0, math.sqrt(0.5))
+    starts, pairs = (0.0, math.sqrt(0.5)), []
+    for angle in np.linspace(0.0, math.pi / 4, 4):
+        shifts = norm * math.cos(angle), norm * math.sin(angle)
+        for first, second in itertools.product(*([*starts, math.ceil(t) - t] for t in shifts)):
+            one, other = moved(trials, [first, second], shifts)
+            pairs += [(one, other), (one[::-1], other[::-1])]
     for z in (0.0, 1.0, 2.0, 3.5, 5.0, 7.0):
-        at, worst = mu * (z + mu / 2), 0.0
-        for angle in np.linspace(0.0, math.pi / 4, 4):
-            shifts = norm * math.cos(angle), norm * math.sin(angle)
-            for first, second in itertools.product(*([*starts, math.ceil(t) - t] for t in shifts)):
-                one, other = moved(trials, [first, second], shifts)
-                for pairs in ([one, other], [one[::-1], other[::-1]]):
-                    worst = max(worst, divergence(pairs, at))
+        at = mu * (z + mu / 2)
+        worst = max(divergence(pair, at) for pair in pairs)
         found = float(rows.deltas(np.array(at)))
         assert found >= worst * (1 - 1e-9)
         if trials >= 200 and 3e-16 < worst < 0.1:
@@ -273,6 +274,6 @@ def test_many_kinds_of_counts_are_gaussian_noise():
     ids=repr,
 )
 def test_brackets_are_narrow(release):
-    for at in (1e-5, 1e-10, 1e-14):
+    for at in (1e-5, 1e-14):
         lower, upper = bound(release, at)
         assert 0 < lower <= upper <= lower / 0.99

@@ -196,7 +196,7 @@ def exact_swap(q, z, alpha):
         return mpmath.log1p(total) / (a - 1)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @example(log_q=-5.0, log_z=1.9, log_eta=-4.0)
 @example(log_q=-0.5, log_z=-1.3, log_eta=0.1)
 @example(log_q=-0.001, log_z=-0.4, log_eta=1.0)
@@ -247,7 +247,7 @@ def test_the_bound_for_little_noise_is_close_at_orders_next_to_one(q, eta):
         assert exact <= bound <= exact * (1 + 1e-12) + math.log(2) + apart
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_swap_of_two_vectors_is_worse_than_that_of_opposite_ones(seed):
     # two vectors span a plane: ∫(P − e^ε Q)₊ on a grid whose error is far below the differences
     rng = np.random.default_rng(seed)
@@ -262,16 +262,16 @@ def test_no_swap_of_two_vectors_is_worse_than_that_of_opposite_ones(seed):
 
         return (1 - q) * density(0, 0) + q * density(*g)
 
-    for _ in range(8):
+    bounds = {eps: delta(PoissonSubsampled(Gaussian(z), q, adjacency="replace"), eps) for eps in (0.0, 0.2, 1.0)}
+    for _ in range(6):
         radius, angle = np.sqrt(rng.uniform(0, 1, 2)), rng.uniform(0, 2 * math.pi, 2)
         P, Q = (law((r * math.cos(a), r * math.sin(a))) for r, a in zip(radius, angle, strict=True))
-        for eps in (0.0, 0.2, 1.0):
-            bound = delta(PoissonSubsampled(Gaussian(z), q, adjacency="replace"), eps)
+        for eps, bound in bounds.items():
             assert np.maximum(P - math.exp(eps) * Q, 0).sum() <= bound * (1 + 1e-6) + 1e-12
     # and opposite ones attain it
     P, Q = law((1, 0)), law((-1, 0))
     attained = np.maximum(P - math.exp(0.2) * Q, 0).sum()
-    assert attained == pytest.approx(delta(PoissonSubsampled(Gaussian(z), q, adjacency="replace"), 0.2), rel=1e-3)
+    assert attained == pytest.approx(bounds[0.2], rel=1e-3)
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan])
