@@ -107,7 +107,7 @@ def test_figures_on_two_unit_gaussians(gaussian, reference, seeds):
     assert reference <= np.mean(found) < truth
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), shift=st.floats(-2.0, 2.0), gaussian=st.booleans())
 def test_invariances(seed, shift, gaussian):
     rng = np.random.default_rng(seed)
@@ -127,7 +127,7 @@ def test_invariances(seed, shift, gaussian):
     assert found.trials == tuple(len(s) for s in held_out)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     z=st.floats(0.2, 5.0),
