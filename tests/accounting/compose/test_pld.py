@@ -147,8 +147,10 @@ def exact_coins(eps, k, at):
     return mpmath.fsum(terms)
 
 
-@pytest.mark.parametrize(("eps", "k"), [(1.0, 50), (0.1, 200), (0.01, 3), (50.0, 3)])
-@pytest.mark.parametrize("level", [0.1, 1e-5, 1e-50])
+@pytest.mark.parametrize(
+    ("eps", "k", "level"),
+    [(1.0, 50, 1e-5), (0.1, 200, 0.1), (0.1, 200, 1e-50), (0.01, 3, 0.1), (50.0, 3, 1e-5)],
+)
 def test_composed_pure_dp_against_the_binomial_sum(eps, k, level):
     with mpmath.workdps(80):
         found = pld_epsilon(k * PureDP(eps), level)
@@ -204,7 +206,7 @@ def test_epsilon_and_delta_agree_and_are_monotone():
     ],
 )
 def test_where_to_look_first_does_not_change_the_answer(monkeypatch, release):
-    deltas = [1e-12, 1e-6, 0.01, 0.5]
+    deltas = [1e-12, 1e-6, 0.5]
     found = [epsilon(release, delta, accountant="pld") for delta in deltas]
     monkeypatch.setattr(Sum, "_nearby", lambda self, delta, low, high: None)
     np.testing.assert_allclose(found, [epsilon(release, delta, accountant="pld") for delta in deltas], rtol=1e-11)
@@ -270,8 +272,8 @@ def test_a_unit_meets_the_worst_branch():
     a, b = Laplace(1.0), NoisyMax(1.2)
     branches = [pld_epsilon(a + PureDP(0.1), 1e-5), pld_epsilon(b + PureDP(0.1), 1e-5)]
     assert pld_epsilon(parallel(a, b) + PureDP(0.1), 1e-5) == max(branches)
-    twice = [pld_delta(some, 2.0) for some in (2 * a, a + b, 2 * b)]
-    assert pld_delta(2 * parallel(a, b), 2.0) == max(twice)
+    twice = [pld_delta(some, 1.5) for some in (2 * a, a + b, 2 * b)]
+    assert pld_delta(2 * parallel(a, b), 1.5) == max(twice)
 
 
 @pytest.mark.parametrize(

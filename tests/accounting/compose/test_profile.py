@@ -103,7 +103,7 @@ def check_inverse(release, target):
     assert again <= target * (1 + 1e-9), (release, target, float(found), float(again))
 
 
-@pytest.mark.parametrize(("release", "target"), list(sums(1, 14)), ids=range(14))
+@pytest.mark.parametrize(("release", "target"), list(sums(1, 8)), ids=range(8))
 def test_delta_is_the_inverse_of_epsilon(release, target):
     check_inverse(release, target)
 
