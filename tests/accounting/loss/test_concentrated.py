@@ -76,16 +76,20 @@ def test_brackets_are_narrow(rho):
     assert found == sorted(found)
 
 
-@pytest.mark.parametrize("level", [1e-12, 1e-6, 1e-3, 0.05, 0.3, 0.8])
+@pytest.mark.parametrize("level", [1e-12, 1e-3, 0.3, 0.8])
 def test_more_than_gaussian_noise_and_rising_in_rho(level):
-    rhos = np.geomspace(1e-8, 100.0, 60)
+    rhos = np.geomspace(1e-8, 100.0, 30)
     found = [zcdp_epsilon(rho, level) for rho in rhos]
     assert np.all(np.diff(found) >= 0)
     assert all(e >= gdp_epsilon(math.sqrt(2 * rho), level) for rho, e in zip(rhos, found, strict=True))
     assert all(lower_zcdp_epsilon(rho, level) <= e for rho, e in zip(rhos, found, strict=True))
-    deltas = [zcdp_delta(0.3, e) for e in np.linspace(0.0, 6.0, 50)]
+
+
+def test_delta_falls_and_is_more_than_that_of_gaussian_noise():
+    epsilons = np.linspace(0.0, 6.0, 31)
+    deltas = [zcdp_delta(0.3, e) for e in epsilons]
     assert np.all(np.diff(deltas) < 0)
-    assert all(d >= gdp_delta(math.sqrt(0.6), e) for d, e in zip(deltas, np.linspace(0.0, 6.0, 50), strict=True))
+    assert all(d >= gdp_delta(math.sqrt(0.6), e) for d, e in zip(deltas, epsilons, strict=True))
 
 
 @pytest.mark.parametrize(("rho", "eta"), [(1e-4, 100.0), (0.05, 0.5), (0.05, 15.0), (1.0, 0.2), (3.0, 2.0)])
@@ -175,7 +179,6 @@ def test_what_a_moment_exceeds_its_tangent_by_is_rounded_up(rho):
         (FixedSizeSubsampled(ZCDP(0.5), 10, 100), 1e-3),
         # all together may be what one is, and one of them that comes last is
         (2 * ZCDP(0.05), 0.02),
-        (3 * ZCDP(0.05), 0.03),
         (ZCDP(0.03) + ZCDP(0.05) + Gaussian(6.0), 0.02),
         (10 * ZCDP(0.05), 0.05),
         (10 * ZCDP(0.05) + Gaussian(2.0), 0.05),

@@ -113,7 +113,7 @@ def test_the_renyi_curve_of_discrete_laplace_noise_is_the_sum_of_exact_masses(re
     assert np.all(found <= rdp(PureDP(1 / release.noise_multiplier), orders) * (1 + 1e-12))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(z=st.floats(0.3, 20), shift=st.integers(1, 60), log_level=st.floats(-30, -1))
 def test_fine_integer_noise_costs_what_continuous_noise_costs(z, shift, log_level):
     """Within what the steps of the lattice can matter, and never more than what holds in any dimension."""

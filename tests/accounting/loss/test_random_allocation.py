@@ -80,7 +80,7 @@ PAIRS = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_it_is_what_enumeration_finds(name: str, present: bool) -> None:
     p, q = atoms(PAIRS[name])
-    for steps in (2, 3, 4):
+    for steps in (2, 4):
         # the pair of a step is in the order that is asked for
         laws = enumerated(p, q, steps) if present else enumerated(q, p, steps)[::-1]
         above, below = (AllocatedPair(PAIRS[name], steps, present, lower) for lower in (False, True))
@@ -113,7 +113,7 @@ def test_a_swap_is_what_enumeration_finds(steps: int, rate: float) -> None:
         assert exact <= found <= exact * 1.01 + 2e-4
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32), st.integers(2, 3), st.sampled_from([0.3, 1.2]), st.booleans())
 def test_steps_that_follow_each_other_cost_no_more(seed: int, steps: int, eps: float, swap: bool) -> None:
     """Each step is a response whose law depends on what was seen, and is ε-DP against the law without the unit."""
@@ -195,11 +195,11 @@ def test_it_falls_with_steps_and_noise_and_rises_with_participations() -> None:
     def cost(z: float = 1.2, steps: int = 60, times: int = 1) -> float:
         return float(epsilon(5 * RandomAllocated(Gaussian(z), steps, times), 1e-5))
 
-    by_steps = [cost(steps=t) for t in (1, 2, 3, 60, 400)]
-    by_noise = [cost(z=z) for z in (0.6, 1.2, 20.0)]
+    by_steps = [cost(steps=t) for t in (1, 3, 60, 400)]
+    by_noise = [cost(z=0.6), by_steps[2], cost(z=20.0)]
     assert by_steps == sorted(by_steps, reverse=True)
     assert by_noise == sorted(by_noise, reverse=True)
-    assert cost(times=1) < cost(times=2) < cost(times=5)
+    assert by_steps[2] < cost(times=2) < cost(times=5)
     assert by_steps[0] == float(epsilon(5 * Gaussian(1.2), 1e-5))
 
 
@@ -220,10 +220,10 @@ def test_any_noise_with_a_pair_is_known_from_both_sides(release: object) -> None
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_corners_cost_no_more_than_being_told_the_step() -> None:
-    for inner in (Gaussian(0.05), Gaussian(1e4), PureDP(1e-9), PureDP(30.0)):
-        for steps in (2, 500):
-            lower, upper = bound(RandomAllocated(inner, steps), 1e-7)
-            assert 0 <= lower <= upper <= float(epsilon(inner, 1e-7)) * (1 + 1e-9)
+    corners = [(Gaussian(0.05), 2), (Gaussian(0.05), 500), (Gaussian(1e4), 2), (PureDP(1e-9), 500), (PureDP(30.0), 2)]
+    for inner, steps in corners:
+        lower, upper = bound(RandomAllocated(inner, steps), 1e-7)
+        assert 0 <= lower <= upper <= float(epsilon(inner, 1e-7)) * (1 + 1e-9)
     assert float(epsilon(RandomAllocated(Gaussian(1.0), 100), 1e-200)) <= float(epsilon(Gaussian(1.0), 1e-200))
     assert epsilon(RandomAllocated(PureDP(0.5), 100, 3), 0.0) == 1.5
     assert epsilon(RandomAllocated(PureDP(0.0), 100), 1e-6) == 0.0

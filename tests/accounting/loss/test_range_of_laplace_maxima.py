@@ -55,7 +55,7 @@ def test_losses_part_as_the_proof_says(seed):
     assert found == pytest.approx(1 - 2 * mean(x < 0, 0) + mean(hazards[0] + others, 1) - mean(others, 0), abs=1e-3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.sampled_from([0.0, 0.5, 1.0]) | st.floats(-4, 4), min_size=2, max_size=7), st.data(), st.floats(0.02, 4)
 )
@@ -116,7 +116,6 @@ def test_no_coin_of_the_lower_value_is_longer(eps):
     ("choices", "as_noise", "share"),
     [
         (100 * NoisyMax(0.1, "laplace"), 100 * Laplace(10.0), 0.64),
-        (100 * NoisyMax(1.0, "laplace"), 100 * Laplace(1.0), 0.72),
         (20 * PoissonSubsampled(NoisyMax(0.3, "laplace"), 0.1), 20 * PoissonSubsampled(Laplace(1 / 0.3), 0.1), 0.71),
         (2 * NoisyMax(0.3, "laplace"), 2 * Laplace(1 / 0.3), 1.0001),
         (NoisyMax(0.3, "laplace"), Laplace(1 / 0.3), 1.0001),

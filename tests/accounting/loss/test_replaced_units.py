@@ -136,13 +136,13 @@ def test_no_swap_of_a_pure_release_passes_the_pair(weights, choices, eps, rate, 
 
 
 @pytest.mark.parametrize(("theta", "rate"), [(0.5, 0.1), (2.0, 0.7), (6.0, 0.01)])
-@pytest.mark.parametrize("at", [-0.3, 0.0, 0.01, 0.2])
-def test_a_swap_costs_what_three_laplace_laws_do(theta, rate, at):
+def test_a_swap_costs_what_three_laplace_laws_do(theta, rate):
     edges = np.union1d(np.linspace(-theta - 45, theta + 45, 400_001), [-theta, 0.0, theta])
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     densities = [0.5 * np.exp(-np.abs(middle - shift)) * width for shift in (0.0, theta, -theta)]
     p, q = ((1 - rate) * densities[0] + rate * densities[i] for i in (1, 2))
-    assert divergence(p, q, at) == pytest.approx(swapped(LaplacePair(theta), rate).delta(at), rel=1e-5, abs=1e-8)
+    for at in (-0.3, 0.0, 0.01, 0.2):
+        assert divergence(p, q, at) == pytest.approx(swapped(LaplacePair(theta), rate).delta(at), rel=1e-5, abs=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_masses_of_a_swap_have_its_divergence(inner, rate):
 @pytest.mark.parametrize("inner", SWAPPABLE, ids=repr)
 def test_what_a_swap_costs_is_known_to_a_part_in_ten_thousand(inner):
     swap = PoissonSubsampled(inner, 0.1, adjacency="replace")
-    for count in (1, 50):
+    for count in (1, 20):
         lower, upper = bound(count * swap, 1e-6)
         assert 0.9999 * upper < lower <= upper
     if not isinstance(inner, (Gaussian, DiscreteGaussian)):
@@ -206,7 +206,7 @@ def test_pure_releases_are_amplified_as_the_theorems_say():
 
 @pytest.mark.parametrize(
     "inner",
-    [Laplace(2.0), PureDP(0.5), DiscreteGaussian(2.0, shift=1), DiscreteGaussian(2.0), DiscreteLaplace(2.0, shift=3)],
+    [Laplace(2.0), DiscreteGaussian(2.0, shift=1), DiscreteGaussian(2.0)],
     ids=repr,
 )
 def test_a_swap_costs_more_than_an_absence_and_less_than_two_full_steps(inner):
