@@ -49,6 +49,8 @@ from accounting.roots import root_between
 
 __all__ = [
     "BEYOND_USE",
+    "FADED",
+    "GRID_ERROR",
     "MOST_NODES",
     "NEGLIGIBLE",
     "USUAL_NODES",
@@ -87,11 +89,11 @@ _FAINT = 60.0
 # What floats that are too small for their digits may come to in a node.
 _VANISHED = 1e-300
 # Relative error of the grid's floating-point losses.
-_GRID_ERROR = 8 * _UNIT_ROUNDOFF
+GRID_ERROR = 8 * _UNIT_ROUNDOFF
 # How many cells of the grid are put together where a rough answer says where to look.
 _TOGETHER = 16
 # ln of what the weight of a loss must come to, to be left out.
-_FADED = 60.0
+FADED = 60.0
 
 
 class Convolution:
@@ -450,7 +452,7 @@ class Sum:
 
     def delta(self, epsilon: float) -> float:
         """δ(ε) from above; 1 below the window, where the sum hardly ever is."""
-        return self._on_grid(epsilon * (1 - _GRID_ERROR))
+        return self._on_grid(epsilon * (1 - GRID_ERROR))
 
     def _on_grid(self, epsilon: float) -> float:
         """δ(ε) of losses that are multiples of the grid's step as it is in floating point."""
@@ -460,18 +462,18 @@ class Sum:
         weights = self._weights(epsilon, first)
         found = float(self.mass[first : first + weights.size] @ weights) + self._lost(weights)
         if first + weights.size < self.losses.size:
-            found += 2 * math.exp(-_FADED)  # all mass together is hardly more than 1
-        return min(1.0, self._untilted(epsilon, found) + self.extra)
+            found += 2 * math.exp(-FADED)  # all mass together is hardly more than 1
+        return min(1.0, self.untilted(epsilon, found) + self.extra)
 
     def doubt(self, epsilon: float) -> float:
         """What errors and cuts contribute to δ(ε), for an ε in the window."""
         first = int(np.searchsorted(self.losses, epsilon, side="right"))
         weights = self._weights(epsilon, first)
-        return self._untilted(epsilon, self._lost(weights) + self._wrapped(epsilon)) + self.extra
+        return self.untilted(epsilon, self._lost(weights) + self._wrapped(epsilon)) + self.extra
 
     def wraps(self, epsilon: float) -> float:
         """What wraps around contributes to δ(ε), at most."""
-        return self._untilted(epsilon, self._wrapped(epsilon))
+        return self.untilted(epsilon, self._wrapped(epsilon))
 
     def _lost(self, weights: Array) -> float:
         """What rounding errors may change in a weighted sum of ``mass``."""
@@ -506,18 +508,19 @@ class Sum:
 
     def slope(self, epsilon: float) -> float:
         """−dδ/dε, about."""
-        return self._untilted(epsilon, self._tilted_slope(epsilon))
+        return self.untilted(epsilon, self._tilted_slope(epsilon))
 
     def _weights(self, epsilon: float, first: int) -> Array:
         # up to where they have faded away
         end = None
         if self.tilt > 0:
-            end = max(first, int(np.searchsorted(self.losses, epsilon + _FADED / self.tilt)))
+            end = max(first, int(np.searchsorted(self.losses, epsilon + FADED / self.tilt)))
         ahead = self.losses[first:end] - epsilon
         with np.errstate(under="ignore"):
             return np.asarray(np.exp(-self.tilt * ahead) * -np.expm1(-ahead))
 
-    def _untilted(self, epsilon: float, total: float, sign: float = 1.0) -> float:
+    def untilted(self, epsilon: float, total: float, sign: float = 1.0) -> float:
+        """A weighted sum of ``mass`` without its tilt, rounded upwards, or downwards where ``sign`` is −1."""
         if total <= 0:
             return 0.0
         slack = 1e-9 + 8 * _UNIT_ROUNDOFF * (abs(self.cumulant) + self.tilt * abs(epsilon))
@@ -531,10 +534,10 @@ class Sum:
         if near is not None and to_delta(near[0]) > delta >= to_delta(near[1]):
             low, high = near
         elif to_delta(low) <= delta:
-            return low * (1 + _GRID_ERROR)
+            return low * (1 + GRID_ERROR)
         elif not (high > low and to_delta(high) <= delta):
             return math.inf
-        return smallest(to_delta, delta, low, high) * (1 + _GRID_ERROR)
+        return smallest(to_delta, delta, low, high) * (1 + GRID_ERROR)
 
     def _nearby(self, delta: float, low: float, high: float) -> tuple[float, float] | None:
         """Where to look for ε first: a few cells in [low, high], found on a grid that many times as coarse."""
@@ -563,13 +566,13 @@ class Sum:
         variance = above.count * above.step**2
         # half a millionth of δ each for the tails of Z, and the losses' own rounding
         reach = variance / 8 + math.sqrt(0.5 * variance * (math.log(2e6) - math.log(delta)))
-        reach += 4 * _GRID_ERROR * float(np.abs(above.losses[[0, -1]]).max())
+        reach += 4 * GRID_ERROR * float(np.abs(above.losses[[0, -1]]).max())
         # what straddles costs up to e^((1 + tilt)·reach), also of rounding errors: nothing is known
         if not (1 + max(above.tilt, 0.0)) * reach < 700:
             return 0.0
         tails = 2 * math.exp(-2 * (reach - variance / 8) ** 2 / variance)
         first = int(np.searchsorted(self.losses, epsilon, side="right"))
-        weights = self._weights(epsilon * (1 + _GRID_ERROR), first)
+        weights = self._weights(epsilon * (1 + GRID_ERROR), first)
         weights = np.maximum(weights, 0.0)
         kept = float(self.mass[first : first + weights.size] @ weights) - self._lost(weights) - self._wrapped(epsilon)
         near = slice(*np.searchsorted(above.losses, [epsilon - reach, epsilon + reach]))
@@ -579,7 +582,7 @@ class Sum:
         straddling = float(above.mass[near] @ cost) + above._lost(cost)
         if epsilon - reach < above.losses[0]:
             straddling += math.exp(above.from_below[0]) * math.exp(min(700.0, above.tilt * reach)) * math.expm1(reach)
-        return self._untilted(epsilon, kept, -1.0) - above._untilted(epsilon, straddling) - tails
+        return self.untilted(epsilon, kept, -1.0) - above.untilted(epsilon, straddling) - tails
 
 
 def smallest(to_delta: Callable[[float], float], delta: float, low: float, high: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, nonnegative
+from accounting.compose import many_deltas
 from accounting.compose.convolution import NEGLIGIBLE, Convolution, Parts
 from accounting.compose.failures import rest_delta, split_failures
 from accounting.compose.pairs import sides
@@ -244,22 +244,23 @@ class PLD:
     @cached_property
     def _curve(self) -> tuple[Array, Array]:
         """Some ε, and δ there."""
-        functions = [_delta_function(parts) for parts in self._alternatives]
-        epsilons, (log_survival, _) = np.zeros(1), self._split
-        if functions:
-            high = max(epsilon_of([parts], math.exp(_RAREST)) for parts in self._alternatives)
+        alternatives, (log_survival, _) = self._alternatives, self._split
+        epsilons = np.zeros(1)
+        if alternatives:
+            high = max(epsilon_of([parts], math.exp(_RAREST)) for parts in alternatives)
             epsilons = np.linspace(0.0, min(high, 600.0), _POINTS)
-        deltas = np.array([max((at(x) for at in functions), default=0.0) for x in epsilons.tolist()])
+        deltas = np.max([np.zeros(epsilons.size), *(_deltas(parts, epsilons) for parts in alternatives)], axis=0)
         return epsilons, np.minimum(1.0, -math.expm1(log_survival) + math.exp(log_survival) * deltas)
 
 
-def _delta_function(parts: Parts) -> Callable[[float], float]:
-    """δ of a composition from above, everywhere."""
+def _deltas(parts: Parts, epsilons: Array) -> Array:
+    """δ of a composition from above."""
     (pair, count), *more = parts
     if count == 1 and not more:
-        return pair.delta
+        return np.array([pair.delta(epsilon) for epsilon in epsilons.tolist()])
     found = [total for value, total in answers(parts, _LEVELS) if math.isfinite(value)]
-    return lambda epsilon: min((total.delta(epsilon) for total in found), default=1.0)
+    many = [many_deltas.deltas(total, epsilons) for total in found]
+    return np.asarray(np.min([np.ones(epsilons.size), *many], axis=0))
 
 
 def _on_a_grid(parts: Parts) -> GridPair:
