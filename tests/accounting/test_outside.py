@@ -366,8 +366,8 @@ WRONG = {
     "delta": Flips(0.5, tilt=0.99),
     "law of −L": type("Skew", (Symmetric,), {"delta": Lopsided.delta, "masses": Lopsided.masses})(),
     "edge times Q": changed("masses", lambda self, e: (Flips(0.5).masses(e)[0], Flips(0.4).masses(e)[1])),
-    "highest": changed("highest", lambda self, tail: 0.1),
-    "lowest": changed("lowest", lambda self, tail: 0.1),
+    "highest": changed("highest", lambda self, tail: 0.3),
+    "lowest": changed("lowest", lambda self, tail: 0.3),
     "mass 1": changed("masses", light),
     "shape": changed("masses", lambda self, e: (np.zeros(3), np.zeros(3))),
 }

@@ -277,3 +277,9 @@ def test_losses_that_no_moment_sees_count():
     # what is cut off others
     (parts,) = alternatives(BestOfRuns(PureDP(0.1), 0.1) + 30 * Gaussian(20.0))
     assert many_selections._beyond(parts, 3.0) == pytest.approx(math.exp(-100.0), rel=1e-6, abs=0)
+
+
+def test_an_order_whose_exponents_are_beyond_floats_has_no_moment():
+    runs, inner = runs_of(BestOfRuns(PureDP(1.0), 0.1)), tuple(alternatives(PureDP(1.0)))
+    with np.errstate(all="raise", under="ignore"):
+        assert log_moment(runs, inner, 400.0) == math.inf

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom, norm
 
 from accounting import (
     AdjacencyMismatch,
@@ -25,6 +26,8 @@ from accounting import (
 )
 from accounting.ledger.record.release_json import decode, encode
 from accounting.loss.allocated import AllocatedPair, SwappedAllocatedPair
+from accounting.loss.allocated_epochs import large_ratios
+from accounting.loss.allocated_ratio import Ratio, ends_of
 from accounting.loss.gaussian import GaussianPair
 from accounting.loss.pair import LossPair, check_pair
 from accounting.loss.responses import Coins, RangePair
@@ -292,3 +295,14 @@ def test_simulated_epochs_agree(case: tuple[float, int, float]) -> None:
         above, below = (AllocatedPair(GaussianPair(1 / z), steps, present, lower) for lower in (False, True))
         assert below.delta(at) - error <= float(values.mean()) <= above.delta(at) + error
         assert above.delta(at) - below.delta(at) < error
+
+
+@pytest.mark.parametrize(("steps", "mu"), [(2, 2.0), (30, 1.0)])
+def test_that_two_ratios_are_large_is_told_and_hardly_more(steps, mu):
+    """Of one step with the unit, and the others without it."""
+    ratio = Ratio(GaussianPair(mu), turned=False, grows=True)
+    ends = ends_of(ratio, 0.0, steps)
+    at = math.log(ends.cut) / mu
+    here, there = norm.sf(at - mu / 2), norm.sf(at + mu / 2)
+    several = here * -math.expm1((steps - 1) * math.log1p(-there)) + (1 - here) * binom.sf(1, steps - 1, there)
+    assert several * (1 - 1e-9) <= large_ratios(ratio, ends, steps)[2] <= 1.02 * several
