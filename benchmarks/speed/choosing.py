@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from accounting import Budget
 from benchmarks.table import Row
-from dpbandits import Released
-from dpbandits.policies import OnePassPrivateGLM
+from dpbandits import Policy, Released
+from dpbandits.policies import DisjointPrivateGLM, OnePassPrivateGLM
 from dpkit import randomness
 
 DIM, ARMS, REQUESTS = 20, 20, 2000
@@ -22,9 +24,10 @@ def arm_sets(requests: int, arms: int, dim: int) -> np.ndarray:
     return np.asarray(X / (1.001 * np.linalg.norm(X, axis=-1, keepdims=True)))
 
 
-def learner(dim: int) -> OnePassPrivateGLM:
+def learner(dim: int, checkpoint: Path | None = None) -> OnePassPrivateGLM:
     """After a release, and long before the next one."""
-    policy = OnePassPrivateGLM(dim, budget=Budget(1.0, 1e-6), horizon=10**9, first_batch=1000, growth=10.0**5)
+    batches = {"first_batch": 1000, "growth": 10.0**5}
+    policy = OnePassPrivateGLM(dim, budget=Budget(1.0, 1e-6), horizon=10**9, checkpoint=checkpoint, **batches)
     made = policy.select_many(arm_sets(1000, 5, dim))
     policy.update_many(made, np.random.default_rng(1).random(1000) < 0.5)
     policy.settle()
@@ -42,21 +45,34 @@ def draws(released: Released, X: np.ndarray) -> Callable[[], object]:
     return floor
 
 
-def both_ways(policy: OnePassPrivateGLM, X: np.ndarray) -> list[Row]:
-    """``select`` and ``update``, many and one by one; nothing is left open."""
-    released, rewards = policy.released(), np.full(len(X), 0.5)
-
-    def forget() -> None:
-        policy.waiting.clear()
+def selected(policy: Policy, X: np.ndarray, what: str, folder: object = None) -> Row:
+    """``select``, many and one by one; nothing is left open. The folder of its files lives as long as the row."""
 
     def many() -> None:
+        _ = folder
         policy.select_many(X)
-        forget()
+        policy.waiting.clear()
 
     def one_by_one() -> None:
         for arms in X:
             policy.select(arms)
-        forget()
+        policy.waiting.clear()
+
+    return Row(f"select_many, {what}", many, one_by_one, "select, one by one", len(X), 0.05)
+
+
+def contexts() -> Row:
+    """Of arms that have names, after a release."""
+    Z = arm_sets(REQUESTS, 1, DIM)[:, 0]
+    policy = DisjointPrivateGLM(DIM, ARMS, budget=Budget(4.0, 1e-6), horizon=10**7, first_batch=2000, growth=1e4)
+    policy.update_many(policy.select_many(Z), np.full(len(Z), 0.5))
+    policy.settle()
+    return selected(policy, Z, "contexts, d = K = 20")
+
+
+def both_ways(policy: OnePassPrivateGLM, X: np.ndarray) -> list[Row]:
+    """``select`` and ``update``, many and one by one; nothing is left open."""
+    released, rewards = policy.released(), np.full(len(X), 0.5)
 
     def rewarded() -> None:
         policy.update_many(policy.select_many(X), rewards)
@@ -72,7 +88,7 @@ def both_ways(policy: OnePassPrivateGLM, X: np.ndarray) -> list[Row]:
     n = len(X)
     choose = lambda: released.choose_many(X)  # noqa: E731
     return [
-        Row("select_many, d = K = 20", many, one_by_one, "select, one by one", n, 0.1),
+        selected(policy, X, "d = K = 20"),
         Row("select_many and update_many, d = K = 20", rewarded, rewarded_one_by_one, "one by one", n, 0.25),
         Row("choose_many, d = K = 20", choose, chosen_one_by_one, "choose, one by one", n, 0.1),
         Row("choose_many, d = K = 20: against its draws", choose, draws(released, X), "draws and products", n, 2.5),
@@ -106,7 +122,10 @@ def one_choice(arms: str) -> list[Row]:
 
 
 def rows() -> list[Row]:
+    X, folder = arm_sets(REQUESTS, ARMS, DIM), tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-")
     return [
-        *both_ways(learner(DIM), arm_sets(REQUESTS, ARMS, DIM)),
+        *both_ways(learner(DIM), X),
+        selected(learner(DIM, Path(folder.name) / "run.state"), X, "d = K = 20, with a checkpoint", folder),
+        contexts(),
         *(row for arms in SIZES for row in one_choice(arms)),
     ]
