@@ -111,7 +111,11 @@ def parse(text: str) -> Where:
     Both(left=Test(column='town', relation='=', values=(Value(text='Bad Ischl', quoted=False),)),
          right=Not(of=Test(column='paid', relation='>', values=(Value(text='20', quoted=False),))))
     """
-    return _Parser(text).sentence()
+    parser = _Parser(text)
+    try:
+        return parser.sentence()
+    except RecursionError:
+        raise ValueError(f"where must be a test, and {_HELP}: this one is nested too deeply") from None
 
 
 def named_columns(tree: Where) -> list[str]:
@@ -175,16 +179,16 @@ class _Parser:
         return tree
 
     def _either(self) -> Where:
-        tree = self._both()
+        parts = [self._both()]
         while self._next(("keyword", "or")):
-            tree = Either(tree, self._both())
-        return tree
+            parts.append(self._both())
+        return _joined(Either, parts)
 
     def _both(self) -> Where:
-        tree = self._one()
+        parts = [self._one()]
         while self._next(("keyword", "and")):
-            tree = Both(tree, self._one())
-        return tree
+            parts.append(self._one())
+        return _joined(Both, parts)
 
     def _one(self) -> Where:
         if self._next(("keyword", "not")):
@@ -235,6 +239,14 @@ class _Parser:
         if self.at == start:
             self._refuse(f"{what} is missing")
         return Value(self.text[self.tokens[start][2] : self.tokens[self.at - 1][3]])
+
+
+def _joined(word: type[Both] | type[Either], parts: list[Where]) -> Where:
+    """All of them in a tree of the least depth: who reads a tree calls itself, and tests may be thousands."""
+    if len(parts) == 1:
+        return parts[0]
+    half = (len(parts) + 1) // 2
+    return word(_joined(word, parts[:half]), _joined(word, parts[half:]))
 
 
 def _truth(tree: Where, columns: dict[str, NDArray[Any]]) -> tuple[Mask, Mask]:

@@ -382,3 +382,16 @@ def test_hashes_of_numpy_are_those_of_whole_numbers_without_bound(others, words)
     assert parts.mixed(places, polynomial).tolist() == wanted
     # block by block
     assert np.array_equal(parts.mixed(np.resize(places, 40_000), polynomial), np.resize(wanted, 40_000))
+
+
+def test_thousands_of_tests_are_asked_in_memory_and_of_an_engine():
+    table = pl.DataFrame({"a": range(3000)})
+    for test, size in (
+        (" and ".join(f"a != {i}" for i in range(2000)), 1000),
+        (" or ".join(f"a = {i}" for i in range(2000)), 2000),
+    ):
+        for data in (table, table.lazy()):
+            answer = queries.count(data, where=test, budget=Budget(1e5, 0.0, adjacency="add_remove"))
+            assert answer.value == size
+    with pytest.raises(ValueError, match=r"where must be a test.*nested too deeply"):
+        queries.count(table, where="not " * 10_000 + "a = 1", budget=Budget(1.0, 0.0))
