@@ -68,6 +68,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.arrays import Array
 from accounting.compose.pairs import alternatives
@@ -224,11 +225,10 @@ class _Side:
     growth: float = 0.0
     moment: float = 0.0
 
-    def at(self, index: int) -> _Side:
-        """One point of them."""
-        one = slice(index, index + 1)
-        term = None if self.term is None else self.term[one]
-        return replace(self, left=self.left[one], points=self.points[one], term=term)
+    def at(self, some: slice | NDArray[np.bool_]) -> _Side:
+        """Some of them."""
+        term = None if self.term is None else self.term[some]
+        return replace(self, left=self.left[some], points=self.points[some], term=term)
 
     def short(self, cost: float) -> Array:
         """By how much the right side is too small. D_{r+c} is left out where it is not known to be smooth."""
@@ -262,12 +262,14 @@ def _least(side: _Side, low: float) -> float:
         worst = int(np.argmax(short / side.slope(cost)))
         if short[worst] <= 0:
             return cost * (1 + 1e-9)
-        cost = _enough(side.at(worst), cost)
+        cost = _enough(side.at(slice(worst, worst + 1)), cost)
+        # the right side grows with c: where it is large enough it stays so
+        side = side.at(short > 0)
     return math.inf
 
 
 def _enough(side: _Side, low: float) -> float:
-    """About the c > ``low`` from which (*) holds at one point; :func:`_least` asks all of them again."""
+    """About the c > ``low`` from which (*) holds at one point; :func:`_least` asks the others again."""
 
     def short(cost: float) -> float:
         return float(side.short(cost)[0])
