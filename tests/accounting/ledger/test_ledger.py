@@ -272,7 +272,7 @@ def quick_epsilon(release, delta=BUDGET.delta):
     return min(found)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(spends, st.sampled_from([None, "mixed", "gdp", "zcdp", "pure", "rdp"]))
 def test_whatever_is_asked_the_total_stays_within_the_budget(asked, accountant):
     ledger = Ledger(BUDGET, accountant=accountant)
@@ -288,7 +288,7 @@ def test_whatever_is_asked_the_total_stays_within_the_budget(asked, accountant):
         assert ledger.remaining() >= 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(spends)
 def test_the_total_is_the_composition_of_the_rows(asked):
     ledger = Ledger()

@@ -109,7 +109,7 @@ RELEASES = [
 SCOPES = [None, "a", "b", "b/c"]
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(st.lists(st.tuples(st.sampled_from(SCOPES), st.integers(0, 3)), min_size=4, max_size=60))
 def test_every_unit_of_every_scope_could_be_charged_what_it_was(spends):
     """What is charged for the worst-off unit is allowed by a level for every unit that meets it."""
@@ -222,7 +222,7 @@ def test_no_choice_among_skewed_and_round_losses_passes_the_limit(order, rate, s
 # ---------------------------------------------------------------------------------------------- the costs
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     st.floats(-3.0, 1.7), st.floats(-15.0, -0.5), st.booleans(), st.floats(-3.0, -0.3), st.floats(1.0, 40.0),
     st.floats(0.0, 1.0),

@@ -67,7 +67,7 @@ def test_the_inequality_holds_for_coins_between_the_points_of_the_grid(eps, shar
     assert np.all(left <= right(found, reserve, e) + 1e-15)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(z=st.floats(1.2, 6.0), log_q=st.floats(-3.5, -2), share=st.sampled_from([0.01, 0.05, 0.2]))
 def test_the_inequality_holds_for_samples_in_both_directions(z, log_q, share):
     q, reserve = 10**log_q, share * MOST
@@ -182,7 +182,7 @@ def laws(z, q):
     return [((1 - q) * without + q * with_unit, loss), (without, -loss)]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     z=st.floats(1.1, 5.0), log_q=st.floats(-3.5, -2), share=st.sampled_from([0.012, 0.05, 0.3]), more=st.floats(0, 1)
 )

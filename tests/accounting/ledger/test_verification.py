@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledgers import entries, forged
 
@@ -23,6 +23,7 @@ costs_of_a_kind = st.tuples(st.floats(0.001, 0.2), st.lists(st.floats(1.0, 3.0),
 )
 
 
+@settings(max_examples=60)
 @given(
     st.lists(costs_of_a_kind, min_size=2, max_size=2),
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12),
