@@ -43,25 +43,28 @@ def minimizers(slope, curvature):
     return laws
 
 
-@pytest.mark.parametrize("one_row", [True, False])
-@pytest.mark.parametrize(("slope", "curvature"), [(0.3, 0.1), (1.0, 0.4), (0.1, 0.02)])
+@pytest.mark.parametrize(
+    ("one_row", "slope", "curvature"), [(True, 0.3, 0.1), (False, 0.3, 0.1), (True, 1.0, 0.4), (False, 0.1, 0.02)]
+)
 def test_no_minimizer_costs_more(one_row, slope, curvature):
     release = ObjectivePerturbation(1 / slope, curvature, one_row=one_row, adjacency="add_remove")
     absent, *present = minimizers(slope, curvature)
+    once = {at: delta(release, at) for at in (0.0, 0.1, 0.5, 1.5)}
+    twice = {at: delta(2 * release, at) for at in (0.3, 1.0)}
     for law in present:
         for p, q in ((law, absent), (absent, law)):
-            for at in (0.0, 0.1, 0.5, 1.5):
-                assert float(np.maximum(p - math.exp(at) * q, 0).sum()) <= delta(release, at) * (1 + 1e-6) + 1e-9
+            for at, cost in once.items():
+                assert float(np.maximum(p - math.exp(at) * q, 0).sum()) <= cost * (1 + 1e-6) + 1e-9
             with np.errstate(divide="ignore"):
                 loss = np.log(p) - np.log(q)
             # twice, over the losses' histogram
             keep = p > 1e-12
-            mass, edges = np.histogram(loss[keep], bins=700, weights=p[keep])
+            mass, edges = np.histogram(loss[keep], bins=500, weights=p[keep])
             middle = (edges[1:] + edges[:-1]) / 2
             both = middle[:, None] + middle
-            for at in (0.3, 1.0):
-                twice = float((np.outer(mass, mass) * np.maximum(0, -np.expm1(np.minimum(at - both, 0)))).sum())
-                assert twice <= delta(2 * release, at) * 1.02 + 1e-9
+            for at, cost in twice.items():
+                found = float((np.outer(mass, mass) * np.maximum(0, -np.expm1(np.minimum(at - both, 0)))).sum())
+                assert found <= cost * 1.02 + 1e-9
 
 
 def test_values():
@@ -94,7 +97,7 @@ def rows(slope, curvature, rng):
     return *laws, np.diff(ndtr(theta))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.floats(0.02, 1.5), st.floats(0.01, 0.6), st.integers(0, 10**6))
 def test_no_row_costs_more(slope, curvature, seed):
     """Exact probabilities of cells: a law that is N(0, 1) of θ + f′(θ)."""

@@ -16,7 +16,8 @@ from accounting.notions.perturbed_minimum import divergence, divergences, larges
 
 def densities(d, L, beta, ridge, sigma, *, start=0.0):
     """A grid, and on it ln of those with f and without; ψ rises from ``start`` to L as fast as β lets it."""
-    r = np.linspace(0.0, (math.sqrt(d) + 25.0) * sigma / ridge, 200_001)[1:]
+    # in one dimension the first cell has the most
+    r = np.linspace(0.0, (math.sqrt(d) + 25.0) * sigma / ridge, 200_001 if d == 1 else 50_001)[1:]
     slope = beta / d
     psi = np.clip(slope * (r - start), 0.0, L)
     logs = []
@@ -31,8 +32,10 @@ def hockey_stick(r, p, q, epsilon):
     return float(np.maximum(np.exp(p) - np.exp(epsilon + q), 0.0).sum() * (r[1] - r[0]))
 
 
-@pytest.mark.parametrize("d", [1, 6, 40])
-@pytest.mark.parametrize(("epsilon", "delta", "share"), [(1.0, 1e-4, 0.2), (4.0, 1e-3, 0.5), (0.3, 1e-2, 0.1)])
+@pytest.mark.parametrize(
+    ("d", "epsilon", "delta", "share"),
+    [(1, 1.0, 1e-4, 0.2), (1, 0.3, 1e-2, 0.1), (6, 4.0, 1e-3, 0.5), (40, 1.0, 1e-4, 0.2), (40, 0.3, 1e-2, 0.1)],
+)
 def test_a_turning_gradient_costs_no_more_than_is_claimed(d, epsilon, delta, share):
     shift, curvature = largest_shift(epsilon, delta, share, replaced=False)
     for width in (1.0, 0.3):
@@ -86,8 +89,9 @@ def test_refusals(change, message):
         largest_shift(1.0, 1e-6, 1.0, replaced=True)
 
 
-@pytest.mark.parametrize(("s", "curvature"), [(3.0, 0.5), (20.0, 0.3), (60.0, 0.1), (9.0, 0.2)])
-@pytest.mark.parametrize("d", [1, 7, 40])
+@pytest.mark.parametrize(
+    ("s", "curvature", "d"), [(3.0, 0.5, 40), (20.0, 0.3, 1), (20.0, 0.3, 7), (60.0, 0.1, 40), (9.0, 0.2, 1)]
+)
 def test_no_order_is_too_large(s, curvature, d):
     for shift in (0.03, 0.3):
         cost = float(divergences(np.array([1 + s]), shift, curvature, replaced=False)[0])
