@@ -96,7 +96,7 @@ def named(chosen):
     return [Ask(**kind, where=where, name=f"{i}") for i, (kind, where) in enumerate(chosen)]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(PLANS, st.sampled_from(["file", "lazy", "relation"]), st.sampled_from([COME, SWAP, PEOPLE]))
 def test_shared_scans_change_no_number(sources, chosen, source, budget):
     found, wanted = compared(named(chosen), sources[source], budget, 3, **(EACH if budget is PEOPLE else {}))
