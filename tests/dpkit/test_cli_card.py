@@ -26,14 +26,15 @@ def test_a_card_states_the_whole_total_and_no_less(tmp_path, adjacency):
     place = made(tmp_path / "l.ledger", Budget(3.0, 1e-6, unit="person", adjacency=adjacency), *parts)
     card = json.loads(run("ledger", "card", place, "--json", "--prior", 0.1))
     total = parts[0] + parts[1]
+    reached = attacker(total)
     assert card["spent"]["epsilon"] == pytest.approx(epsilon(total, 1e-6), rel=1e-9)
     assert card["spent"]["mu"] == pytest.approx(gdp(total), rel=1e-12)
-    assert card["attack"]["advantage"] == pytest.approx(attacker(total).advantage, rel=1e-9)
+    assert card["attack"]["advantage"] == pytest.approx(reached.advantage, rel=1e-9)
     assert (card["unit"], card["adjacency"], card["attack"]["prior"]) == ("person", adjacency, 0.1)
     assert card["releases"] == {"Gaussian": 3, "PureDP": 1}
     words = run("ledger", "card", place)
     most = float(words.split("at most ")[1].split()[0].strip(","))
-    true = 100 * float(attacker(total).true_positives(0.01))
+    true = 100 * float(reached.true_positives(0.01))
     assert true <= most <= true + 0.1  # rounded up
     assert "one person" in words
     assert "is for one" not in words
