@@ -26,23 +26,29 @@ from dpkit.models.links import Link
 BUDGET = Budget(1.0, 1e-5)
 
 
-def maker(name: str):
-    """A function that makes the policy of that name for rewards in [0, 1]."""
-    kind = partial(small, name) if name in SMALL else partial(getattr(policies, name), **SIZES.get(name, {}))
-    return lambda dim=2, **parameters: kind(dim, **{"horizon": 40, "reward_range": (0.0, 1.0), **parameters})
+class Maker:
+    """Makes the policy of that name for rewards in [0, 1]."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.kind = partial(small, name) if name in SMALL else partial(getattr(policies, name), **SIZES.get(name, {}))
+
+    def __call__(self, dim=2, **parameters):
+        return self.kind(dim, **{"horizon": 40, "reward_range": (0.0, 1.0), **parameters})
+
+    def __repr__(self):
+        return self.name
 
 
 # those that take a context, or are made for the same arms in all rounds, have tests of their own (test_per_arm, theirs)
 MAKERS = {
-    name: maker(name)
+    name: Maker(name)
     for name in policies.__all__
     if getattr(policies, name).takes == "arms" and name != "StandingPrivateGLM"
 }
 
 
-@pytest.fixture(params=MAKERS)
-def make(request):
-    return MAKERS[request.param]
+each_policy = tabled("make", MAKERS.values())
 
 
 def seeded(seed: int = 0) -> np.random.Generator:
@@ -52,6 +58,7 @@ def seeded(seed: int = 0) -> np.random.Generator:
 # ------------------------------------------------------------------------------------------------ bad input
 
 
+@each_policy
 @tabled(
     ("arms", "message"),
     [
@@ -114,6 +121,7 @@ def test_numbers_of_other_types_are_rewards(reward):
     assert fingerprint(policy) == fingerprint(twin)
 
 
+@each_policy
 @tabled("reward", [np.nan, np.inf, -0.1, 1.5])
 def test_bad_rewards_are_refused_and_the_decision_stays_open(make, reward):
     policy = make(rng=seeded())
@@ -125,6 +133,7 @@ def test_bad_rewards_are_refused_and_the_decision_stays_open(make, reward):
     policy.update(decision, 0.5)
 
 
+@each_policy
 def test_rewards_outside_are_clipped_on_request(make):
     policy, twin = make(rng=seeded(), on_violation="clip"), make(rng=seeded())
     policy.update(policy.select(np.eye(2)), 7.0)
@@ -134,6 +143,7 @@ def test_rewards_outside_are_clipped_on_request(make):
         policy.update(policy.select(np.eye(2)), float("nan"))
 
 
+@each_policy
 def test_repeated_and_unknown_decisions_are_refused(make):
     policy = make(rng=seeded())
     decision = policy.select(np.eye(2))
@@ -146,6 +156,7 @@ def test_repeated_and_unknown_decisions_are_refused(make):
     assert fingerprint(policy) == before
 
 
+@each_policy
 def test_a_round_beyond_the_horizon_is_refused(make):
     policy = make(horizon=3, rng=seeded())
     for _ in range(3):
@@ -157,6 +168,7 @@ def test_a_round_beyond_the_horizon_is_refused(make):
     policy.update(decision, 1.0)  # a late reward still counts
 
 
+@each_policy
 def test_smallest_problems(make):
     policy = make(dim=1, horizon=1, rng=seeded())
     decision = policy.select([[1.0]])  # K = 1, d = 1, T = 1
@@ -164,17 +176,20 @@ def test_smallest_problems(make):
     assert (decision.id, decision.index, decision.arm.tolist(), decision.scores.shape) == (0, 0, [1.0], (1,))
 
 
+@each_policy
 def test_number_of_arms_may_change(make):
     policy, rng = make(rng=seeded()), seeded(1)
     for K in (1, 7, 2, 30):
         policy.update(policy.select(sphere(rng, K, 2)), 1.0)
 
 
+@each_policy
 def test_arms_longer_than_one_by_rounding_are_shortened(make):
     arms = np.array([[1.0 + 4e-10, 0.0]])
     assert np.linalg.norm(make(rng=seeded()).select(arms).arm) <= 1.0
 
 
+@each_policy
 def test_the_decision_is_safe_from_later_changes_of_the_callers_array(make):
     arms, policy = np.eye(2), make(rng=seeded())
     decision = policy.select(arms)
@@ -183,6 +198,7 @@ def test_the_decision_is_safe_from_later_changes_of_the_callers_array(make):
     assert np.array_equal(decision.arm, kept)
 
 
+@each_policy
 def test_what_is_learned_from_cannot_be_changed_by_the_caller(make):
     policy = make(rng=seeded())
     decision = policy.select(np.eye(2))
@@ -191,6 +207,7 @@ def test_what_is_learned_from_cannot_be_changed_by_the_caller(make):
     assert np.shares_memory(policy.waiting[decision.id].arm, decision.arm)
 
 
+@each_policy
 def test_arms_that_change_while_they_are_looked_at_enter_cut_to_length_one(make, monkeypatch):
     """Another thread rescales the caller's array after it was checked."""
     policy, arms = make(rng=seeded()), np.eye(2)
@@ -205,6 +222,7 @@ def test_arms_that_change_while_they_are_looked_at_enter_cut_to_length_one(make,
     assert np.linalg.norm(policy.select(arms).arm) <= 1.0
 
 
+@each_policy
 def test_decisions_of_another_policy_are_refused(make):
     policy, other = make(rng=seeded()), make(rng=seeded())
     decision, foreign = policy.select(np.eye(2)), other.select(np.eye(2))
@@ -215,6 +233,7 @@ def test_decisions_of_another_policy_are_refused(make):
     policy.update(decision, 1.0)
 
 
+@each_policy
 def test_open_decisions_expire(make):
     policy = make(rng=seeded(), expire_after=3)
     decisions = [policy.select(np.eye(2)) for _ in range(10)]
@@ -252,6 +271,7 @@ def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
     return chosen
 
 
+@each_policy
 def test_a_simulation_continues_bit_for_bit(make, tmp_path):
     policy, rng = make(rng=seeded()), seeded(1)
     play(policy, rng, 20)
@@ -266,6 +286,7 @@ def test_a_simulation_continues_bit_for_bit(make, tmp_path):
     assert fingerprint(twin) == fingerprint(policy)
 
 
+@each_policy
 def test_state_files_are_for_their_owner_only(make, tmp_path):
     path = tmp_path / "p"
     make().save(path)
@@ -273,6 +294,7 @@ def test_state_files_are_for_their_owner_only(make, tmp_path):
     assert path.read_bytes().startswith(b"dpkit-state 2\n")
 
 
+@each_policy
 def test_damaged_and_foreign_files_are_refused(make, tmp_path):
     path = tmp_path / "p"
     make(rng=seeded()).save(path)

@@ -56,27 +56,52 @@ def told(*messages):
     return receive
 
 
+class Hurried(asyncio.SelectorEventLoop):
+    """Nobody waits: where nothing is left to do, its clock goes on to the next timer."""
+
+    def __init__(self):
+        super().__init__()
+        self.now, select = 0.0, self._selector.select
+
+        def at_once(timeout):
+            self.now += timeout or 0.0
+            return select(0)
+
+        self._selector.select = at_once
+
+    def time(self):
+        return self.now
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """As ``asyncio.run``."""
+    with asyncio.Runner(loop_factory=Hurried) as runner:
+        monkeypatch.setattr(edge, "time", SimpleNamespace(monotonic=runner.get_loop().time))
+        yield runner.run
+
+
 def part(content, more=True):
     return {"type": "http.request", "body": content, "more_body": more}
 
 
-def test_a_body_is_read_within_its_bounds_or_refused():
+def test_a_body_is_read_within_its_bounds_or_refused(hurried):
     bodies = Bodies(most=10, together=15, seconds=0.05)
-    assert asyncio.run(bodies.read(told(part(b"12345"), part(b"67890", more=False)))) == b"1234567890"
+    assert hurried(bodies.read(told(part(b"12345"), part(b"67890", more=False)))) == b"1234567890"
     for messages, status in (([part(b"x" * 11)], 413), ([part(b"12345")], 408)):
         with pytest.raises(Refusal) as refused:
-            asyncio.run(bodies.read(told(*messages)))
+            hurried(bodies.read(told(*messages)))
         assert refused.value.status == status
         assert refused.value.headers["connection"] == "close"
     with pytest.raises(Gone):
-        asyncio.run(bodies.read(told(part(b"1"), {"type": "http.disconnect"})))
+        hurried(bodies.read(told(part(b"1"), {"type": "http.disconnect"})))
 
     async def two():
         return await asyncio.gather(*(bodies.read(told(part(b"x" * 8))) for _ in range(2)), return_exceptions=True)
 
-    assert sorted(error.status for error in asyncio.run(two())) == [408, 503]
+    assert sorted(error.status for error in hurried(two())) == [408, 503]
     # all of it was given back
-    assert asyncio.run(bodies.read(told(part(b"x" * 10, more=False)))) == b"x" * 10
+    assert hurried(bodies.read(told(part(b"x" * 10, more=False)))) == b"x" * 10
 
 
 def test_rates_are_per_client_and_come_back_with_time():
@@ -105,7 +130,7 @@ def named(name, decisions=None):
     return Named(name, frozenset(), frozenset(["decide"]), decisions=decisions)
 
 
-def test_idle_connections_are_closed_in_time_and_the_oldest_where_there_are_too_many(monkeypatch):
+def test_idle_connections_are_closed_in_time_and_the_oldest_where_there_are_too_many(hurried, monkeypatch):
     monkeypatch.setattr(edge, "_LOOK", 0.05)
     closed = []
 
@@ -135,10 +160,10 @@ def test_idle_connections_are_closed_in_time_and_the_oldest_where_there_are_too_
         assert closed == ["old", "new", "busy"]
         watching.cancel()
 
-    asyncio.run(play())
+    hurried(play())
 
 
-def test_an_answer_that_nobody_reads_is_given_up_and_a_client_that_comes_again_is_not(monkeypatch):
+def test_an_answer_that_nobody_reads_is_given_up_and_a_client_that_comes_again_is_not(hurried, monkeypatch):
     """The first held a worker's connections for good, without a token; the other was cut off in the middle."""
     monkeypatch.setattr(edge, "_LOOK", 0.02)
     closed = []
@@ -156,7 +181,7 @@ def test_an_answer_that_nobody_reads_is_given_up_and_a_client_that_comes_again_i
             busy.cycle = SimpleNamespace(response_complete=True)  # the next request was answered
         watching.cancel()
 
-    asyncio.run(play())
+    hurried(play())
     assert set(closed) == {"deaf"}
 
 
