@@ -30,7 +30,7 @@ from accounting import (
 )
 from dpkit import randomness
 from dpkit.continual import BinaryTree
-from dpkit.states import RunStopped, files
+from dpkit.states import Run, RunStopped, files
 
 each_case, in_each_case = pytest.mark.parametrize("case", CASES), tabled("case", CASES)
 in_each_bounded_case = tabled("case", [case for case in CASES if case != "unbounded"])
@@ -432,6 +432,22 @@ def test_the_ledger_refuses_a_second_an_older_and_an_unknown_state(case, seed):
     mechanism.restore(last, ledger=ledger).add(np.ones(3))
     assert len(ledger.rows()) == 1
     assert ledger.total == sums.cost
+
+
+@tabled(
+    "damage",
+    [
+        *({"id": value} for value in ("0" * 31, "g" * 32, 3)),
+        *({"anchor": value} for value in ("0" * 63, "G" * 64, None)),
+        *({"step": value} for value in (-1, 2**62, 1.0, True, "1")),
+        *({"ledger": value} for value in (0, "no", None)),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused(damage):
+    saved = Run("sums").state()
+    Run("sums").resume(saved, ledger=None, unattended=True)
+    with pytest.raises(ValueError, match=f"{next(iter(damage))} must be"):
+        Run("sums").resume(saved | damage, ledger=None, unattended=True)
 
 
 @in_each_case
