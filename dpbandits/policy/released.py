@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 
 from accounting import Budget, BudgetExceeded
 from accounting.arrays import Array
-from dpbandits.durability.state import config_of, kind_name, known_kind, renamed
+from dpbandits.durability.state import config_of, kind_name, known_kind, numbers, renamed
 from dpbandits.policy import rounds
 from dpbandits.policy.choices import Law
 from dpbandits.policy.chosen import Choice, Choices, SlateChoice
@@ -312,6 +312,7 @@ class Released:
             raise ValueError("price and run must be short texts, got longer ones")
         try:
             with np.errstate(all="ignore"):  # what overflows in a constructor or a check is refused
+                _check_size(tree["policy"], tree["config"], tree["public"])
                 shell = shell_of(tree["policy"], tree["config"], link)
                 shell.releases = tree["releases"]
                 choose_by(shell, tree["public"])  # which says how many arms there are
@@ -363,6 +364,13 @@ def shell_of(kind: str, config: Mapping[str, Any], link: Link | None) -> Private
     # nothing in a template is ever changed: what differs from release to release is not in it
     vars(shell).update(vars(made))
     return shell
+
+
+def _check_size(kind: str, config: Mapping[str, Any], public: Any) -> None:
+    """No text can ask for much more memory than its own size; of an unknown kind nothing is made."""
+    made: Any = known_kind(kind)
+    if made is not None and not made.offer.numbers(config) <= 2 * numbers(public) + 2**12:
+        raise ValueError(f"dim must be that of the arrays in the release, got dim={short(config.get('dim'))}")
 
 
 _templates = threading.Lock()

@@ -348,3 +348,10 @@ def test_a_release_of_many_positions_is_refused_before_rooms_are_made_for_them()
     tree["config"]["k"] = 10**15  # whose rooms no machine has
     with pytest.raises(ValueError, match=r"^k must be at most 10,000 positions, got k=1000000000000000$"):
         Released.from_json(json.dumps(tree))
+
+
+def test_a_release_of_a_large_dimension_is_refused_by_the_size_of_its_arrays():
+    tree = json.loads(played("OnePassPrivateGLM", 14).released().to_json())
+    tree["config"]["dim"] = 10**6  # whose squares no machine has
+    with pytest.raises(ValueError, match=r"^dim must be that of the arrays in the release, got dim=1000000"):
+        Released.from_json(json.dumps(tree))
