@@ -260,7 +260,26 @@ def half(policy: PrivatePolicy[Any]) -> dict[str, Any]:
 def resume_half(policy: PrivatePolicy[Any], saved: Any) -> None:
     """The inverse of :func:`half`, checked."""
     resume(policy, ("decisions", "releases"), {name: saved[name] for name in ("decisions", "releases")})
-    policy.resume(saved["learned"])
+    lacking = _lacking(saved["learned"], policy.kept())
+    try:
+        policy.resume(saved["learned"])
+    except ValueError as error:
+        if not lacking:
+            raise
+        raise ValueError(
+            f"{error}. The state lacks {', '.join(lacking)} of the {type(policy).__name__} of its epoch, as one of an "
+            "older version does, in which that policy learned less (the level of rewards, say): go on with the version "
+            "that wrote it, or begin a new run, which the ledger counts beside this one"
+        ) from error
+
+
+def _lacking(saved: Any, kept: Any) -> list[str]:
+    """The names of what is kept today and was not saved, at any depth."""
+    if not (isinstance(saved, Mapping) and isinstance(kept, Mapping)):
+        return []
+    return [name for name in kept if name not in saved] + [
+        found for name in kept if name in saved for found in _lacking(saved[name], kept[name])
+    ]
 
 
 def _private_policy(name: str) -> Any:

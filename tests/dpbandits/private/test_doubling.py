@@ -290,6 +290,18 @@ def test_a_state_with_more_releases_than_its_epoch_has_is_refused(tmp_path):
         Policy.load(tmp_path / "p")
 
 
+@each_kind
+def test_a_state_of_before_its_policy_learned_a_level_says_that_it_is_older(make, tmp_path):
+    policy = make(20, algorithm="LDPGLM")
+    policy.save(tmp_path / "p")
+    tree, _ = files.read(tmp_path / "p")
+    sums = tree["learned"]["policy"]["learned"]["sums"]
+    del sums["numbers"], sums["told"]
+    files.write(tmp_path / "p", tree)
+    with pytest.raises(ValueError, match=r"lacks .*numbers.* of the LDPGLM of its epoch, .* older version.* new run"):
+        Policy.load(tmp_path / "p")
+
+
 def test_a_named_link_is_kept_whichever_way_it_was_given(tmp_path):
     policy = doubling(parameters={"link": get_link("probit"), "theta_bound": 2.0})
     policy.save(tmp_path / "p")
