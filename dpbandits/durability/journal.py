@@ -29,6 +29,7 @@ import math
 import os
 import re
 import secrets
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, repeat
@@ -71,6 +72,7 @@ class Journal:
         self.path = _path(checkpoint, name)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
         self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
+        weakref.finalize(self, self._file.close)  # whoever drops a policy closes its file
 
     @classmethod
     def fresh(cls, checkpoint: Path, run: str, waiting: Mapping[int, Pending]) -> Journal:

@@ -7,6 +7,7 @@ import gc
 import math
 import os
 import shutil
+import warnings
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -189,6 +190,17 @@ def test_a_checkpoint_copied_while_it_runs_goes_on_once(tmp_path):
     with pytest.raises(RunStopped, match="another process goes on with this run"):
         play(other, 1)
     play(policy, 10)
+
+
+def test_whoever_drops_a_policy_hears_of_no_open_file(tmp_path):
+    """Nor who goes on to a new journal, as this one does at releases."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", ResourceWarning)
+        policy = one(checkpoint=tmp_path / "c")
+        play(policy, 30)
+        del policy
+        gc.collect()
+    assert [str(warning.message) for warning in heard if warning.category is ResourceWarning] == []
 
 
 def test_the_journal_of_another_run_is_refused(tmp_path):
