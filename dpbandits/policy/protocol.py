@@ -175,7 +175,9 @@ class Policy(ManyRounds, ABC):
 
     def __repr__(self) -> str:
         rounds = "" if self.horizon is None else f" of {self.horizon:,}"
-        return f"{type(self).__name__}(dim={self.dim}): {self.decisions:,}{rounds} decisions, {self.promise()}"
+        size = [] if self.catalogue is None else [f"{len(self.catalogue.standing)} arms"]
+        size += [f"dim={self.dim}"] if self.dim > 1 or not size else []  # arms without features have none to speak of
+        return f"{type(self).__name__}({', '.join(size)}): {self.decisions:,}{rounds} decisions, {self.promise()}"
 
     def __getstate__(self) -> dict[str, Any]:
         # a copy is used by other threads than the original, and leaves the log to it

@@ -19,7 +19,7 @@ from tabled import tabled
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Pending, Policy, policies
-from dpbandits.policies import GLBOMD, OnePassPrivateGLM, Uniform
+from dpbandits.policies import GLBOMD, OnePassPrivateGLM, PrivateArms, Uniform
 from dpbandits.policy.protocol import Options
 from dpkit.models.links import Link
 
@@ -383,6 +383,8 @@ def test_policies_without_privacy_say_so():
     assert np.isinf(report.epsilon)
     assert str(report) == "not private"
     assert repr(GLBOMD(2)) == "GLBOMD(dim=2): 0 decisions, not private"
+    arms = PrivateArms(["a", "b"], budget=Budget(1.0, 0.0), horizon=100)
+    assert repr(arms) == "PrivateArms(2 arms): 0 of 100 decisions, 0 releases, joint (1, 0)-DP of one round"
     assert repr(GLBOMD(2).select(np.eye(2)[:1])) == "Decision(id=0, index=0, name='')"
 
 
