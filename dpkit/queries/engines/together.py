@@ -61,7 +61,7 @@ class _Statement:
     """Scans that differ in their conditions and in what they add up."""
 
     def __init__(self, scans: Sequence[Scan]) -> None:
-        self._scans, self._first = scans, scans[0]
+        self._first = scans[0]
         self._tests = list(dict.fromkeys(scan.where for scan in scans))
         self._columns = list(dict.fromkeys(column for scan in scans for column in scan.known + scan.added))
         self._of = [self._numbers(scan) for scan in scans]

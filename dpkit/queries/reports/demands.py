@@ -198,7 +198,7 @@ def demand(ask: Ask, budget: Budget, person: str | None, bounds: dict[str, int |
         raise type(error)(f"{ask.name!r}: {error}") from None
 
 
-def contribution_bounds(ask: Ask, defaults: dict[str, int | None], unit: str) -> dict[str, int | None]:
+def contribution_bounds(ask: Ask, defaults: dict[str, int | None]) -> dict[str, int | None]:
     """Those that the query takes: its own, or the plan's."""
     wanted = ("max_groups", "max_per_group") if ask.grouped else ("max_contributions",)
     found = {name: own if (own := getattr(ask, name)) is not None else defaults[name] for name in wanted}
@@ -208,7 +208,7 @@ def contribution_bounds(ask: Ask, defaults: dict[str, int | None], unit: str) ->
 
 
 def _demand(ask: Ask, budget: Budget, person: str | None, bounds: dict[str, int | None], rows: float | None) -> Demand:
-    limits = contribution_bounds(ask, bounds, budget.unit)
+    limits = contribution_bounds(ask, bounds)
     share = checked_share(
         budget,
         person=person,

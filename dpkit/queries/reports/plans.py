@@ -192,7 +192,7 @@ class Plan:
     def _query(self, data: Any, need: Demand, strength: float, rng: np.random.Generator) -> Waiting:
         """A query that stops where it would spend, and where an engine reads the data, also for its scans."""
         ask = need.ask
-        options = ask.options() | contribution_bounds(ask, self.limits, self.budget.unit)
+        options = ask.options() | contribution_bounds(ask, self.limits)
         if not need.by_rank and not need.free:
             options["noise"] = self.noise
         positional = () if ask.column is None else (ask.column,)
