@@ -60,7 +60,7 @@ DESCRIPTIONS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "budget"), zip(DESCRIPTIONS, cycle([Budget(0.3, 1e-7), Budget(10.0, 1e-2), Budget(1.0, 1e-5)]))
+    ("name", "budget"), list(zip(DESCRIPTIONS, cycle([Budget(0.3, 1e-7), Budget(10.0, 1e-2), Budget(1.0, 1e-5)])))
 )
 def test_it_meets_the_budget_and_a_little_less_noise_does_not(name, budget):
     make = DESCRIPTIONS[name]

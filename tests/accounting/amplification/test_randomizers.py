@@ -319,9 +319,8 @@ def test_compositions_of_responses_are_known_from_both_sides(release, width):
 
 
 def test_more_users_hide_more_and_no_number_is_too_large():
-    for randomizer in KNOWN[1:2]:
-        found = [float(epsilon(LocalShuffled(randomizer, n), 1e-6)) for n in (10, 100, 10_000, 10**9)]
-        assert found == sorted(found, reverse=True)
+    found = [float(epsilon(LocalShuffled(KNOWN[1], n), 1e-6)) for n in (10, 100, 10**9)]
+    assert found == sorted(found, reverse=True)
 
 
 def test_what_is_refused_and_stored():

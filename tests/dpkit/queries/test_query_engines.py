@@ -195,7 +195,7 @@ def personal(data, how, person="id", seed=3):
     return rows.weights(share, rng, (0.0, 100.0), 1, 30)()
 
 
-@pytest.mark.parametrize(("how", "person"), zip(PERSONAL, cycle(("id", "name")), strict=False))
+@pytest.mark.parametrize(("how", "person"), list(zip(PERSONAL, cycle(("id", "name")), strict=False)))
 def test_the_same_rows_of_a_person_wherever_it_runs(sources, how, person, monkeypatch, tmp_path):
     table, others = sources
     want = personal(others["file"], how, person)
@@ -370,6 +370,7 @@ WORDS = st.sampled_from([1, 2, 2**30, parts.PRIME - 2, parts.PRIME - 1]) | st.in
 PIECES = st.none() | st.lists(st.sampled_from([0, 1, parts.PRIME - 1, parts.PRIME]), min_size=3, max_size=3)
 
 
+@settings(max_examples=60)
 @given(st.lists(PIECES, max_size=47), st.lists(WORDS, min_size=52, max_size=52))
 def test_hashes_of_numpy_are_those_of_whole_numbers_without_bound(others, words):
     """At the ends of what 64 bits hold, too."""
