@@ -12,7 +12,7 @@ from scipy.stats import binom, norm
 
 from accounting import audit
 
-SEEDS = 300
+SEEDS = 200
 ALLOWED = int(binom.isf(1e-9, SEEDS, 0.05))
 
 

@@ -35,7 +35,7 @@ def test_the_minimizer_is_as_private_as_claimed(adjacency, epsilon):
     budget = Budget(epsilon, 1e-3, adjacency=adjacency)
     result = fit_of(budget)
     ridge, sigma = result.ridge, result.noise_std
-    theta = np.linspace(-12 * sigma / ridge, 12 * sigma / ridge, 100_001)
+    theta = np.linspace(-12 * sigma / ridge, 12 * sigma / ridge, 30_001)
     step = theta[1] - theta[0]
     base = density(theta, ROWS[:, 0], LABELS, ridge, sigma)
     assert base.sum() * step == pytest.approx(1.0, abs=1e-3)

@@ -52,7 +52,7 @@ def test_contrasts_are_an_orthogonal_basis_beyond_the_total(n):
     rows=st.integers(1, 2),
     draw=st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_pair_of_neighbours_is_farther_apart_than_the_cost_says(sizes, adjacency, rows, draw):
     """μ of every change of one unit, from all contrasts of all parts and their noise: the largest is 1/z, not less."""
     names = [f"c{i}" for i in range(len(sizes))]

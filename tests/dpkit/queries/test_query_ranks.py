@@ -36,7 +36,7 @@ def outcomes(points, levels, top, steps):
     return found
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     points=st.sets(st.integers(0, 20), min_size=3, max_size=12).map(sorted),
     levels=st.sampled_from([[0.5], [0.2, 0.9], [0.1, 0.4, 0.8]]),
