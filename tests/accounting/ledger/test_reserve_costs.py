@@ -308,3 +308,28 @@ def test_choices_cost_little_more_than_the_variance_of_the_worst_coin(eps):
     """That is ε²/4; the one pair that dominates every coin has a third more."""
     found = float(smoothed_costs(NoisyMax(eps), 0.6 * TILTED.most, TILTED)[1])
     assert 0.95 < found / (eps**2 / 4) < 1.1
+
+
+@pytest.mark.parametrize(
+    "release", [PoissonSubsampled(Gaussian(0.9), 0.004), PoissonSubsampled(PureDP(3.0), 0.001), PureDP(0.2)], ids=repr
+)
+def test_a_cost_is_enough_at_every_point_and_no_less_would_be(release, monkeypatch):
+    """Also at the points that are not asked again, as less was enough there."""
+    least, found = reserve_costs._least, []
+
+    def watched(side, low):
+        found.append((side, low, least(side, low)))
+        return found[-1][-1]
+
+    monkeypatch.setattr(reserve_costs, "_least", watched)
+    for cached in (reserve_costs._of_pair, reserve_costs._of_pairs):
+        cached.cache_clear()
+    for share in (0.01, 0.1, 0.5):
+        smoothed_costs(release, share * MOST, TILTED)
+    raised = 0
+    for side, low, cost in found:
+        if math.isfinite(cost):
+            assert np.all(side.short(cost) <= 0)
+            raised += cost > 1.01 * low
+            assert cost <= 1.01 * low or np.any(side.short(cost * (1 - 1e-8)) > 0)
+    assert raised >= 3
