@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+from hockey_stick import divergence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,13 +41,8 @@ def laws(rate, first, second):
     return (1 - rate) * absent + rate * with_one, (1 - rate) * absent + rate * with_other
 
 
-def divergence(p, q, at):
-    return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
-
-
 def of_masses(masses, at):
-    p, q = masses
-    return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
+    return divergence(*masses, at)
 
 
 def triangle(mu, share):

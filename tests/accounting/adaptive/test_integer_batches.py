@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from hockey_stick import divergence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,10 +42,6 @@ def step(kind, scale, rate, places):
     """P and Q of a step of R, S and S′ around three integers."""
     absent, one, other = (noise(kind, scale, place) for place in places)
     return (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
-
-
-def divergence(p, q, at):
-    return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
 
 
 def triples(shift):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from hockey_stick import divergence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,10 +26,6 @@ def law(place):
 def laws(rate, places):
     absent, one, other = (law(place) for place in places)
     return (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
-
-
-def divergence(p, q, at):
-    return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
 
 
 def batch(theta, rate):

@@ -5,6 +5,7 @@ from itertools import cycle
 
 import numpy as np
 import pytest
+from hockey_stick import divergence
 from scipy.special import gammaln, ndtr, ndtri
 
 from accounting import (
@@ -69,10 +70,6 @@ def neighbours(kind, outputs, rng):
     order = np.argsort(np.log(p / q) * rng.choice([-1, 0, 1]) + rng.normal(size=p.size) * rng.choice([0.0, 0.1, 1.0]))
     order = np.roll(order, rng.integers(p.size))
     return p[order], q[order]
-
-
-def divergence(p, q, epsilon):
-    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
 # ------------------------------------------------------------------------------------------- the law of K

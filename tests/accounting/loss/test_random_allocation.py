@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from hockey_stick import divergence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
@@ -60,10 +61,6 @@ def enumerated(
         for taken in sets:
             present[output] += math.prod(with_unit[o] if i in taken else each[i] for i, o in enumerate(output))
     return present.ravel() / len(sets), absent.ravel()
-
-
-def divergence(p: np.ndarray, q: np.ndarray, at: float) -> float:
-    return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
 
 
 def atoms(pair: LossPair) -> tuple[np.ndarray, np.ndarray]:

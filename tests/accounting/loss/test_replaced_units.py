@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from hockey_stick import divergence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,10 +44,6 @@ def law(totals, probabilities, z):
         noise = np.exp(-np.abs(x - total) / z)
         out += probability * noise / noise.sum()
     return out
-
-
-def divergence(p, q, at):
-    return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
 
 
 @settings(max_examples=10, deadline=None)
