@@ -75,7 +75,7 @@ class Found:
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Progress:
     """How far a run has come; made by :meth:`dpbandits.PrivatePolicy.progress`.
 
@@ -124,7 +124,7 @@ class Progress:
             "reward_range": None if ends is None else [one if math.isfinite(one) else None for one in ends],
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{self._title()}\n{as_text(self._cells())}"
 
     def _repr_html_(self) -> str:

@@ -415,7 +415,7 @@ def policy_program(name: str, rounds: int = 40, context: bool = False, **more: A
             for row in own.rows():
                 ledger.spend(row.release, label=row.label)
             public = {} if policy.trust == "local" else dict(policy.released().public)
-            return shown, public, repr(policy), repr(policy.progress()), repr(policy.privacy())
+            return shown, public, repr(policy), repr(policy.progress().to_dict()), repr(policy.privacy())
 
     # a round's choice is drawn about what is best in its own context, and is its person's
     besides = ("standard_normal",)

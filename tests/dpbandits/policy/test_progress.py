@@ -38,7 +38,7 @@ def test_every_private_policy_says_how_far_it_has_come_for_nothing(name):
         assert (found.rounds, found.horizon, found.releases) == (30, asked.horizon, asked.releases)
         told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
         assert told["policy"] == found.policy
-        text, page = str(found), found._repr_html_()
+        text, page = repr(found), found._repr_html_()
         assert "30" in text.splitlines()[0]
         for value in (found.theta_length, found.predicted, found.seen, found.cut):
             assert value is None or math.isfinite(value)
