@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -100,13 +101,14 @@ class Piece(Protocol):
         """Σ of the rows by their factors, for every parameter: int64, in units of s/2¹⁸."""
 
 
-def clipped_totals(pieces: Sequence[Piece], on: Lattice) -> tuple[list[list[torch.Tensor]], torch.Tensor]:
+def clipped_totals(pieces: Sequence[Piece], on: Lattice) -> tuple[list[Callable[[], list[torch.Tensor]]], torch.Tensor]:
     """Σ_i of rows' gradients, each cut to length C″ over all ``pieces``; and how many were longer.
 
     Returns
     -------
-    totals : list of lists of Tensor
-        For each piece, for each of its parameters, in int64: whole numbers of s/2¹⁸, exact.
+    totals : list of callables
+        For each piece: its sums for each of its parameters in int64, whole numbers of s/2¹⁸, exact. Each is called
+        once, when its sums are wanted: those of a large module take more memory than all else.
     count : Tensor
         () of integers.
     """
@@ -125,7 +127,7 @@ def clipped_totals(pieces: Sequence[Piece], on: Lattice) -> tuple[list[list[torc
         if cap is not None:
             factors = torch.minimum(factors, cap)
     factors = torch.where(torch.isfinite(lengths), factors, 0.0)
-    return [piece.totals(factors, on.unit) for piece in pieces], (~(lengths <= on.clip)).sum()
+    return [partial(piece.totals, factors, on.unit) for piece in pieces], (~(lengths <= on.clip)).sum()
 
 
 class Whole:
@@ -259,7 +261,7 @@ class Products:
     def totals(self, factors: torch.Tensor, unit: float) -> list[torch.Tensor]:
         scale = factors * self._scales / unit
         q = self._q - self._offset
-        sums = [factors.new_zeros((self._p, q))] + [factors.new_zeros(self._p)] * self._offset
+        sums: list[torch.Tensor] = []
         whole: list[torch.Tensor] = []
         begun = 0
         for rows in self._lots():
@@ -268,14 +270,13 @@ class Products:
             else:
                 U, B = self._units(rows, self._scales[rows])[0].nan_to_num_(0.0, 0.0, 0.0), self._backs(rows).double()
             V = (B * scale[rows, None, None]).trunc_().nan_to_num_(0.0, 0.0, 0.0)
-            count = len(V)
-            if begun + count > _MOST_ROWS:
-                whole = _in_whole(sums, whole)
-                for part in sums:
-                    part.zero_()
-                begun = 0
-            begun += count
+            if begun + len(V) > _MOST_ROWS:
+                whole, sums, begun = _in_whole(sums, whole), [], 0
+            begun += len(V)
             left, right = V.reshape(-1, self._p).T, U.reshape(-1, self._q)
+            if not sums:
+                sums = [left @ right[:, :q], *([left @ right[:, q]] if self._offset else [])]
+                continue
             sums[0].addmm_(left, right[:, :q])
             if self._offset:
                 sums[1].addmv_(left, right[:, q])
@@ -284,7 +285,10 @@ class Products:
 
 
 def _in_whole(sums: Sequence[torch.Tensor], earlier: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    found = [part.long() for part in sums]
+    """Sums, and those before them, as integers: in the place of the floats, for fresh memory takes longer."""
+    import torch
+
+    found = [part.view(torch.int64).copy_(part) for part in sums]
     for total, more in zip(found, earlier, strict=False):
         total += more
     return found

@@ -92,7 +92,7 @@ class RowSums:
             return f"row by row, for {rest}"
         return f"by layer rules for {_listed(sorted(ruled))}" + (f"; row by row for {rest}" if rest else "")
 
-    def sums(self, X: torch.Tensor, y: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
+    def sums(self, X: torch.Tensor, y: torch.Tensor) -> tuple[Iterator[torch.Tensor], torch.Tensor]:
         """Σ of the rows' clipped gradients, for each trained parameter in int64 (``on`` has values), and how many were
         longer."""
         plan = self._plan(X, y)
@@ -111,10 +111,19 @@ class RowSums:
             pieces.append(_piece(layers[k], len(X), positions, [inputs[i] for i in mine], [backs[i] for i in mine]))
             owners.append([self._names[id(p)] for p in layers[k].parameters(recurse=False)])
         sums, count = clipped_totals(pieces, self.on)
-        by_name: dict[str, torch.Tensor] = {}
-        for names, totals in zip(owners, sums, strict=True):
-            by_name |= zip(names, totals, strict=True)
-        return [by_name[name] for name in self._trained], count
+        return self._in_order(owners, sums), count
+
+    def _in_order(
+        self, owners: list[list[str]], sums: list[Callable[[], list[torch.Tensor]]]
+    ) -> Iterator[torch.Tensor]:
+        """Sums in the order of the parameters, each piece's when the first of them is wanted."""
+        found: dict[str, torch.Tensor] = {}
+        of = {name: (names, totals) for names, totals in zip(owners, sums, strict=True) for name in names}
+        for name in self._trained:
+            if name not in found:
+                names, totals = of[name]
+                found |= zip(names, totals(), strict=True)
+            yield found.pop(name)
 
     def _passes(
         self, plan: _Plan, loose: dict[str, torch.Tensor], X: torch.Tensor, y: torch.Tensor

@@ -11,7 +11,7 @@ a step of a small network.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dpkit.torch.exact_sums import Products, clipped_totals, lattice
@@ -77,7 +77,7 @@ class LinearLayers:
             grad(lambda output, target: loss(output.unsqueeze(0), target.unsqueeze(0)).sum()), randomness="error"
         )
 
-    def sums(self, X: torch.Tensor, y: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
+    def sums(self, X: torch.Tensor, y: torch.Tensor) -> tuple[Iterator[torch.Tensor], torch.Tensor]:
         """Σ of the rows' clipped gradients, for each parameter in int64 (``on`` has values), and how many were cut."""
         import torch
 
@@ -103,7 +103,7 @@ class LinearLayers:
                 backs = torch.autograd.grad(x, outputs, self._slopes(x.detach(), y))
         pieces = [_piece(*each) for each in zip(self._linear, inputs, backs, strict=True)]
         totals, count = clipped_totals(pieces, self.on)
-        return [total for layer in totals for total in layer], count
+        return (total for layer in totals for total in layer()), count
 
 
 def _piece(layer: Any, a: torch.Tensor, b: torch.Tensor) -> Products:

@@ -13,7 +13,7 @@ Both import torch when they are called. What a privacy proof needs holds by cons
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,10 +60,10 @@ def row_gradients(
     return gradients
 
 
-def _blocks(totals: Sequence[torch.Tensor], block: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _blocks(totals: Iterable[torch.Tensor], block: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """All numbers in their order, some at a time, in ``block``."""
-    filled = 0
-    for total in totals:
+    filled, left = 0, iter(totals)
+    while (total := next(left, None)) is not None:
         numbers = total.cpu().numpy().reshape(-1)
         while numbers.size:
             more = min(block.size - filled, numbers.size)
@@ -73,6 +73,7 @@ def _blocks(totals: Sequence[torch.Tensor], block: NDArray[np.int64]) -> Iterato
             if filled == block.size:
                 yield block
                 filled = 0
+        del total, numbers  # before the next is made
     if filled:
         yield block[:filled]
 
@@ -130,11 +131,11 @@ class PrivateSteps:
         found: list[tuple[float, float, int]] = self._accountant.history
         return found
 
-    def step(self, totals: Sequence[torch.Tensor]) -> None:
+    def step(self, totals: Iterable[torch.Tensor]) -> None:
         """One noisy step along a sum, given in int64 for every parameter."""
         import torch
 
-        size = sum(total.numel() for total in totals)
+        size = sum(p.numel() for p in self._parameters)
         noisy = torch.empty(size, dtype=max((p.dtype for p in self._parameters), key=lambda kind: kind.itemsize))
         start = 0
         for whole in _blocks(totals, self._block):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -28,8 +28,8 @@ class BatchSums(Protocol):
     def path(self) -> str:
         """How gradients are summed, in words."""
 
-    def sums(self, X: torch.Tensor, y: torch.Tensor, /) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """For each parameter in int64 (``on`` has values), and how many rows were cut."""
+    def sums(self, X: torch.Tensor, y: torch.Tensor, /) -> tuple[Iterable[torch.Tensor], torch.Tensor]:
+        """For each parameter in int64 (``on`` has values), made when it is its turn; and how many rows were cut."""
 
 
 class WholeGradients:
@@ -46,9 +46,9 @@ class WholeGradients:
     def __init__(self, gradients: Callable[[Any, Any], list[torch.Tensor]], clip: float, path: str) -> None:
         self._gradients, self.on, self.path = gradients, lattice(clip), path
 
-    def sums(self, X: torch.Tensor, y: torch.Tensor, /) -> tuple[list[torch.Tensor], torch.Tensor]:
+    def sums(self, X: torch.Tensor, y: torch.Tensor, /) -> tuple[Iterable[torch.Tensor], torch.Tensor]:
         (totals,), count = clipped_totals([Whole(self._gradients(X, y))], self.on)
-        return totals, count
+        return totals(), count
 
 
 class UnitSums:
@@ -74,8 +74,11 @@ class UnitSums:
         """How gradients are summed, in words."""
         return self._problem.batch_sums.path if self._people is None else "row by row, for the means of people's rows"
 
-    def over(self, chosen: NDArray[np.intp]) -> list[torch.Tensor]:
-        """Σ of the units' clipped gradients for every parameter, in int64: ``on`` has values."""
+    def over(self, chosen: NDArray[np.intp]) -> Iterable[torch.Tensor]:
+        """Σ of the units' clipped gradients for every parameter, in int64: ``on`` has values.
+
+        If they come from one part, each sum is made when it is its turn, so that no two need be held at once.
+        """
         import torch
 
         problem, people = self._problem, self._people
@@ -83,17 +86,24 @@ class UnitSums:
             parts = [chosen[i : i + self._held] for i in range(0, chosen.size, self._held)]
         else:
             parts = people.parts(chosen, self._held)
-        totals: list[torch.Tensor] = []
+        totals: Iterable[torch.Tensor] | None = None
         for part in parts:
+            if totals is not None:
+                totals = list(totals)
             if people is None:
                 found, count = problem.batch_sums.sums(*problem.rows.at(part))
             else:
-                (found,), count = clipped_totals([Whole(_person_means(problem, people, part))], self.on)
-            for total, more in zip(totals, found, strict=False):
-                total += more
-            totals = totals or found
+                (whole,), count = clipped_totals([Whole(_person_means(problem, people, part))], self.on)
+                found = whole()
+            if totals is None:
+                totals = found
+            else:
+                for total, more in zip(totals, found, strict=True):
+                    total += more
             self.clipped += int(count)
-        return totals or [torch.zeros(p.shape, dtype=torch.int64, device=p.device) for p in problem.parameters]
+        if totals is None:
+            return [torch.zeros(p.shape, dtype=torch.int64, device=p.device) for p in problem.parameters]
+        return totals
 
 
 def _person_means(problem: Problem, people: Groups, persons: NDArray[np.intp]) -> list[torch.Tensor]:

@@ -153,7 +153,7 @@ def test_dp_sgd(exact):
     private = PrivateSteps(torch.optim.SGD([weight], lr=0.1), [weight], mechanism, on, batch=1, rate=0.5)
     for rows in (0, 1):
         gradients = torch.tensor(np.tile(9.0 * ROW, (rows, 1)), dtype=torch.float32)
-        private.step(clipped_totals([Whole([gradients])], on)[0][0])
+        private.step(clipped_totals([Whole([gradients])], on)[0][0]())
         assert weight.grad is None or weight.grad.dtype == torch.float32
     (_, alone), (value, both) = (
         [np.concatenate(parts) for parts in zip(*some, strict=True)]
@@ -176,7 +176,7 @@ def test_dp_sgd_sums_whole_numbers():
     for clip in (0.3, 1.0, 1e-3, 7.7):
         on = lattice(clip)
         sums = [
-            on.values(clipped_totals([Whole([torch.tensor(rows)])], on)[0][0][0].numpy())
+            on.values(clipped_totals([Whole([torch.tensor(rows)])], on)[0][0]()[0].numpy())
             for rows in [*gradients[:, None], gradients, gradients[::-1].copy()]
         ]
         for single in sums[:30]:  # as real numbers

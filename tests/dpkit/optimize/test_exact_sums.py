@@ -47,6 +47,11 @@ def pieces(whole, a, b, A, B, lines):
     ]
 
 
+def sums_of(pieces, on):
+    totals, count = clipped_totals(pieces, on)
+    return [each() for each in totals], count
+
+
 def flat(totals):
     return np.concatenate([t.numpy().ravel() for piece in totals for t in piece])
 
@@ -59,8 +64,8 @@ def flat(totals):
 def test_a_row_moves_a_sum_by_the_clip_norm_at_most_and_no_other_row(values, clip):
     on = lattice(clip, 20)
     unit = Fraction(on.unit) / 2**BITS
-    totals, count = clipped_totals(pieces(*values), on)
-    single = [clipped_totals(pieces(*(v[[i]] for v in values)), on) for i in range(len(values[0]))]
+    totals, count = sums_of(pieces(*values), on)
+    single = [sums_of(pieces(*(v[[i]] for v in values)), on) for i in range(len(values[0]))]
     for row, _ in single:
         assert sum(int(v) ** 2 for v in flat(row)) * unit**2 <= Fraction(on.clip) ** 2
     assert np.array_equal(flat(totals), sum(flat(row) for row, _ in single))
@@ -72,7 +77,7 @@ def test_a_row_moves_a_sum_by_the_clip_norm_at_most_and_no_other_row(values, cli
 def test_pieces_are_the_gradients_that_they_stand_for(values):
     whole, a, b, A, B, lines = values
     on = lattice(1.0, 20)
-    totals, _ = clipped_totals(pieces(*values), on)
+    totals, _ = sums_of(pieces(*values), on)
     expected = 0.0
     for i in range(len(whole)):
         ones = np.append(a[i, 0], 1.0)
@@ -96,7 +101,7 @@ def test_gradients_that_cancel_over_their_places_are_short_and_stay_within_the_c
     for scale in (1.0, 1e6, 1e12):
         a, b = torch.from_numpy(A), torch.from_numpy(B * scale)
         piece = Products(1, 2, lambda _, a=a: a, lambda _, b=b: b, offset=False, widths=(4, 3), shape=(3, 4))
-        ((total,),), _ = clipped_totals([piece], on)
+        ((total,),), _ = sums_of([piece], on)
         length = math.sqrt(sum(int(v) ** 2 for v in total.ravel())) * on.unit / 2**BITS
         assert length <= 1.0
 
@@ -114,7 +119,7 @@ def test_what_is_rounded_moves_by_the_clip_norm_at_most(clip, places):
             6 - first, places, lambda some: a[first:][some], lambda some: b[first:][some], offset=False,
             widths=(40, 30), shape=(30, 40),
         )  # fmt: skip
-        return on.values(flat(clipped_totals([piece], on)[0]))
+        return on.values(flat(sums_of([piece], on)[0]))
 
     difference = [Fraction(float(v)) for v in total(0) - total(1)]
     length = math.sqrt(sum(v * v for v in difference) / Fraction(clip) ** 2)
@@ -130,7 +135,7 @@ def test_many_rows_are_summed_in_parts_that_stay_exact():
             len(a[rows]), 2, lambda some: a[rows][some], lambda some: b[rows][some], offset=False, widths=(3, 2),
             shape=(2, 3),
         )  # fmt: skip
-        return flat(clipped_totals([piece], lattice(0.1, 6))[0])
+        return flat(sums_of([piece], lattice(0.1, 6))[0])
 
     parts = [slice(0, 700), slice(700, 1900), slice(1900, None)]
     assert np.array_equal(total(slice(None)), sum(map(total, parts)))

@@ -119,7 +119,7 @@ def test_sums_are_those_of_one_row_at_a_time_and_the_path_is_said(name):
         found, count = rules.sums(X, y)
         ((expected,), cut) = clipped_totals([Whole(row_gradients(module, cross_entropy)(X, y))], on)
         assert int(count) == int(cut)
-        for f, e in zip(found, expected, strict=True):
+        for f, e in zip(found, expected(), strict=True):
             assert f.shape == e.shape
             np.testing.assert_allclose(rules.on.values(f.numpy()), on.values(e.numpy()), atol=1e-3 * clip)
         assert rules.path == path
@@ -138,7 +138,7 @@ def test_a_module_that_mixes_rows_has_nothing_to_mix():
 def test_rows_that_are_not_finite_count_as_zero():
     module, X, _ = case("attention")
     rules, y = RowSums(module, cross_entropy, 1.0), torch.arange(12) % 5
-    expected, _ = rules.sums(X[1:], y[1:])
+    expected = list(rules.sums(X[1:], y[1:])[0])
     for bad in (math.nan, math.inf):
         X[0, 1, 2] = bad
         found, count = rules.sums(X, y)
