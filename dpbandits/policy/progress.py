@@ -231,8 +231,8 @@ def noise_alone(found: Found, share: float) -> bool:
     >>> noise_alone(two, 0.5), noise_alone(Found({"a": 3.0, "b": 0.3}, freedom=2), 0.5), noise_alone(two, 0.2)
     (True, False, False)
     """
-    if share < _EARLY or found.freedom < 1:
-        return False
+    if share < _EARLY or found.freedom < 1 or not any(found.signal.values()):
+        return False  # it is early, or there is no estimate: a policy may play at random until it knows a level
     energy, chance = sum(one**2 for one in found.signal.values()) - found.freedom, math.sqrt(2.0 * found.freedom)
     return (energy + chance) / share**2 < max(_CLEAR**2, _CLEAR * chance)
 

@@ -27,7 +27,8 @@ formed in the newest A (``private.parts.metric``). It is a function of what was 
 
 Where no base rate is stated, c₀ begins at the middle of the range of rewards, and the level is learned: while it is not
 settled a round's pair is scaled by √(1 − ¾·0.1), and Σ(r − middle)/(high − low) is one more coordinate of the sums. A
-mean reward far below the middle moves c₀, and with it W and B (``private.parts.records.Levels``).
+mean reward far below the middle moves c₀, and with it W and B (``private.parts.records.Levels``). Until it does, and
+seems to be so, arms are played at random, so that their records say something at the new level, too.
 
 Guarantee
 ---------
@@ -63,7 +64,7 @@ for shrinking eigenvalues.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
@@ -84,7 +85,15 @@ from dpbandits.private.parts.groups import FeatureGroups
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import Levels, balanced_share, begins_in_the_middle, never_cut, with_level
+from dpbandits.private.parts.records import (
+    EARLY,
+    SURE,
+    Levels,
+    balanced_share,
+    begins_in_the_middle,
+    never_cut,
+    with_level,
+)
 from dpbandits.private.parts.release_weights import release_weights
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
@@ -249,6 +258,8 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
             self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
         self.stated_clip = clip
         levels = Levels(self.link, S, (low, high), clip, learns)
+        if prior is None:
+            levels = replace(levels, early=EARLY, sure=SURE)
         secant = levels.base
         self.clip, W = secant.B, secant.W
         share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share

@@ -7,7 +7,9 @@ All of it is post-processing: nothing here is told more than the released sums, 
 2. finds γ_k, adds to H and b, and shrinks H for its noise;
 3. weighs b along every eigenvector of H by what there is to know, together with the prior;
 4. looks around where information stands still, and there all the wider if arms stand;
-5. makes the metric of the next batch; and, once or twice, its level, where it may begin anew.
+5. makes the metric of the next batch; and, once or twice, its level, where it may begin anew. Where the level may move
+   early, batches play at random as long as rewards seem to be rare and it has not moved: arms that are chosen by θ have
+   a mean along it, and records that are centred far above rewards then speak against θ.
 """
 
 from __future__ import annotations
@@ -145,7 +147,7 @@ class Refit:
         seen = inverse @ theta
 
         # before anything is known e is 0, unless there is a prior
-        guessed = bool(last.H.any()) or self.given
+        guessed = bool(theta.any()) or self.given
         squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
         slope, secant = last.past.slopes(record, squares, ends) if guessed else record.slopes(0.0)
 
@@ -181,10 +183,19 @@ class Refit:
             counted = rounds if sums.numbers is None else sums.numbers
             level, levelled = self.levels.moved(last.level, *sums.level, counted)
             levelled = levelled or (self.levels.until is not None and rounds >= self.levels.until)
-            if level != last.level and (last.level or lopsided(b, noise_b, rounds * record.B**2)):
-                return self._anew(totals, rounds, k, (level, levelled))
             # the weights of earlier records, at the new level
             flatter = self.levels.at(level).units[0] / units[0]
+            if self.levels.early:
+                # with all that was summed from the start. Of arms that were chosen at random, without a mean in common,
+                # all eigenvalues are alike, and b may be so many times S long
+                signal = flatter * float(eigenvalues.mean()) * S
+                in_common = lopsided(totals[1], sums.noise[1], rounds * self.levels.base.B**2, signal)
+            else:
+                in_common = bool(last.level) or lopsided(b, noise_b, rounds * record.B**2)
+            if level != last.level and in_common:
+                return self._anew(totals, rounds, k, (level, levelled))
+            if self.levels.early and not (level or levelled) and self.levels.low(*sums.level, counted):
+                known, root = replace(known, mean=self.prior.mean), self.prior.root
             H, squares = flatter * H, flatter * squares
             past = replace(past, H=flatter * past.H, squares=flatter * past.squares)
         history = H, b, slopes, secants, squares, totals, past

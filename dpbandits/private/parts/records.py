@@ -37,6 +37,7 @@ __all__ = [
     "EARLY",
     "LONGEST_SCALE",
     "LONGEST_SQUARE",
+    "SURE",
     "Asked",
     "GLMRecord",
     "Level",
@@ -71,8 +72,9 @@ _SETTLED, _FAR = 0.04, 0.2
 # where numbers come in place of records: how well the mean must be known before it is looked at, and how well it should
 # be after the first batch; how many se it must be below the border; and how much lower a rate is worth a second move
 _SOON, _ENOUGH, _SURELY, _HALF = 0.2, 0.15, 1.5, 0.5
-# how well it must be known for a first move, where one is made, and how much lower a rate is worth a second one
-EARLY, _LOWER = 0.1, 0.75
+# how well it must be known for a first move, where one is made, how much lower a rate is worth a second one, and how
+# well it may be asked to be known where it has moved
+EARLY, _LOWER, SURE = 0.1, 0.75, 0.02
 # by how many se it is taken to be above the mean: a level of a third of the rate costs twice as much as one of thrice
 _ABOVE = 0.5
 # of the least chance of a reward
@@ -247,15 +249,15 @@ class Levels:
     * Not at the end of the range: the slope of μ falls to 0 there. The level is half an se above the mean, and two se
       above the end at least.
     * With ``early``, first when se is at most that, if the mean is below the middle by 0.2 and two se: as long as
-      records are centred far from where rewards are, what is learned of arms is wrong. Once more when the level is
-      settled, if the rate is below three quarters of what was taken for it. With a prior there is no such move: first
-      rounds are then not played at random, and a wrong prior would be taken for a low level. Where batches are short
-      this is no gain: with fresh arms ``OnePassPrivateGLM`` would lose 14 % less, and with five fixed ones a quarter
-      more.
+      records are centred far from where rewards are, what is learned of arms is wrong. Again, at the latest when the
+      level is settled, if the rate is below three quarters of what was taken for it. With a prior there is no such
+      move: first rounds are then not played at random, and a wrong prior would be taken for a low level. With ``sure``
+      a low level is settled later: by chance it may be several se off, and twice the rate taken for good is costly.
     * No oftener: records that were formed at one level are biased at another, by (c₀ − c₀′)·Σψx. That sum is not known.
       Where arms have no mean in common, earlier records are carried along, in H with about the weight that they would
       have now, W/W₀ times theirs. Where b says that they have one (:func:`lopsided`), as for fixed arms, records are
-      counted from there on: an arm that was played in early rounds alone would look far worse than it is.
+      counted from there on: an arm that was played in early rounds alone would look far worse than it is. After rounds
+      at random b may also be as long as θ makes it.
 
     * With ``until``, numbers cost records: they come in messages of their own, in place of a record
       (:class:`Asked`). So little is asked. Where se is at most 0.2, the level is settled at the middle as soon as the
@@ -279,6 +281,8 @@ class Levels:
         How well the mean must be known for a first move, in units of the range; 0 for none.
     until : int, optional
         The number of rounds after which nobody is asked for numbers, where they come in place of records.
+    sure : float
+        How well the mean must be known for the level to be settled, where it is below the middle by 0.2.
     """
 
     link: Link
@@ -288,6 +292,7 @@ class Levels:
     learned: bool
     early: float = 0.0
     until: int | None = None
+    sure: float = _SETTLED
 
     @property
     def base(self) -> SecantRecord:
@@ -317,6 +322,13 @@ class Levels:
         """The same for many rewards."""
         return deviations(rewards, self.reward_range)
 
+    def low(self, total: float, noise: float, rounds: float) -> bool:
+        """Whether the mean, taken as a level is, seems to be below the middle by 0.2; arguments as of :meth:`moved`."""
+        if rounds == 0:
+            return False
+        mean, se = _mean(total, noise, rounds)
+        return mean + _ABOVE * se <= -_FAR
+
     def moved(self, last: float, total: float, noise: float, rounds: float) -> tuple[float, bool]:
         """The level that follows the ``last`` one after so many rounds with a number, and whether it is settled.
 
@@ -326,7 +338,8 @@ class Levels:
             return last, False
         low, high = self.reward_range
         mean, se = _mean(total, noise, rounds)
-        settled, below = se <= _SETTLED, -mean - _FAR
+        below = -mean - _FAR
+        settled = se <= (self.sure if below >= 0.0 else _SETTLED)
         lower = _LOWER if self.until is None else _HALF
         if self.until is None or last or se > _SOON:
             moves = below >= 0.0 and (settled or (se <= self.early and below >= 2.0 * se))
@@ -428,13 +441,13 @@ def _level(levels: Levels, o: float) -> Level:
     return Level(record, (record.W / base.W, record.B / base.B))
 
 
-def lopsided(b: Array, noise: float, chance: float) -> bool:
+def lopsided(b: Array, noise: float, chance: float, signal: float = 0.0) -> bool:
     """Whether the chosen arms of all rounds so far seem to have a mean far from 0, beside the noise of b.
 
     Rewards far below c₀ make b about −(c₀ − mean)·Σψx. Without such a mean it has d·σ_b² of squared length on average,
-    and what the ``chance`` of rewards adds.
+    what the ``chance`` of rewards adds, and the square of ``signal`` at most by θ, of which half is allowed for.
     """
-    return float(b @ b) > _LOPSIDED * (len(b) * noise**2 + chance)
+    return float(b @ b) > _LOPSIDED * (len(b) * noise**2 + chance) + 0.5 * signal**2
 
 
 def with_level(saved: Any, **level: Any) -> Any:

@@ -135,6 +135,7 @@ def test_what_is_noise_alone():
     noise = Found(dict.fromkeys("abcd", 1.0), freedom=4)
     assert noise_alone(noise, 0.6)
     assert not noise_alone(noise, 0.29)
+    assert not noise_alone(Found({"a": 0.0}, freedom=1), 0.6)  # nothing was estimated yet
     assert not noise_alone(Found({}, freedom=0), 0.9)
     assert not noise_alone(Found({"a": 3.5, "b": 0.0, "c": 0.0, "d": 0.0}, freedom=4), 0.9)
     # what is a little more than noise after a third of all rounds may be clear at the end

@@ -27,7 +27,7 @@ from dpbandits.private.parts.arm_fits import LevelPrior
 from dpbandits.private.parts.records import Levels, deviations, level_of, with_level
 from dpkit.geometry import pair_sensitivity
 from dpkit.models.links import Link, get_link
-from dpkit.moments.pairs import PairBounds
+from dpkit.moments.pairs import NoisyPair, PairBounds
 from dpkit.moments.people import PersonSums
 from dpkit.moments.shuffled_pairs import PairBatches
 from dpkit.shuffle import Randomizer
@@ -116,6 +116,10 @@ def test_a_first_move_is_made_where_it_is_clear_and_a_second_one_where_it_is_far
     lower, settled = known.moved(first, -0.48 * 2000, noise=30.0, rounds=2000)
     assert settled
     assert float(mean(lower)) < 0.05
+    # far below the middle it may be asked to be known better: here it is to ±0.031
+    one = {"noise": 60.0, "rounds": 2000}
+    assert [known.moved(0.0, total, **one)[1] for total in (-800.0, -200.0)] == [True, True]
+    assert [replace(known, sure=0.02).moved(0.0, total, **one)[1] for total in (-800.0, -200.0)] == [False, True]
     # what was left for good reason is not gone back to
     assert known.moved(first, 0.0, noise=30.0, rounds=2000) == (first, True)
 
@@ -139,6 +143,37 @@ def test_arms_of_a_batch_before_the_level_are_not_held_against_it():
         fresh.settle()
     assert fresh.level < -1.0
     assert fresh.public.H.trace() > 0.0
+
+
+def test_arms_are_played_at_random_while_rewards_seem_rare_and_their_level_is_not_known():
+    """With θ and root of the start; what those rounds tell is kept when the level moves. A prior is played by."""
+
+    def after(total: float, noise: float, length: float = 30.0, moments=(25.0, 25.0, 25.0), **more):
+        H, b = np.diag(moments), np.array([length, 0.0, 0.0])
+        policy = OnePassPrivateGLM(3, budget=BUDGET, horizon=4000, **more)
+        sums = NoisyPair(H, b, (2.0, 2.0), (2.0, 2.0), 1.0, level=(total, noise))
+        found, start = policy.refit(policy.public, sums, [300]), policy.refit.prior
+        return found, not found.theta.any() and np.array_equal(found.root, start.root)
+
+    assert levels().low(-80.0, 60.0, 300) is False  # −0.27 ± 0.2, taken for −0.17
+    assert levels().low(0.0, 60.0, 0) is False
+    rare, at_random = after(-120.0, noise=60.0)  # −0.4 ± 0.2
+    assert at_random
+    assert (rare.level, rare.levelled) == (0.0, False)
+    assert rare.b[0] == 30.0
+    for total, more in ((-30.0, {}), (-120.0, {"prior": (np.zeros(3), 1.0)})):
+        found, at_random = after(total, noise=60.0, **more)
+        assert not at_random
+        assert found.theta[0] > 0.0
+    moved, at_random = after(-120.0, noise=15.0)
+    assert not at_random
+    assert moved.level < -1.0
+    assert moved.theta[0] > 0.0
+    # longer than any θ makes it: arms have a mean in common
+    for moments in ((25.0, 25.0, 25.0), (60.0, 7.5, 7.5)):
+        anew, _ = after(-120.0, noise=15.0, length=45.0, moments=moments)
+        assert anew.level < -1.0
+        assert not anew.H.any()
 
 
 def reach(link: Link, low: float, high: float) -> float:
