@@ -36,7 +36,7 @@ from accounting.loss.laplace import LaplacePair
 from accounting.loss.pair import LossPair
 from accounting.loss.responses import Coins
 from accounting.loss.sampled import SubsampledPair
-from accounting.releases import ZCDP, Composed, LocalShuffled, Release
+from accounting.releases import ZCDP, Composed, LocalShuffled, Parallel, Release
 from accounting.releases.certified import FEW, is_certified
 
 __all__ = ["Certificate", "certify"]
@@ -47,8 +47,9 @@ _MARGIN = 1e-6
 # What smoothing may add to ε, as a share of it, with that margin and without; and what sums over nodes add in place of
 # integrals, as a share of δ.
 _SMOOTHED, _CLOSELY, _ALIASED = 4e-7, 2e-8, 1e-8
-# As few samples of Gaussian noise are added on a grid; the lower end of that proof is less sharp.
-_MOST_NODES, _ON_A_GRID, _BELOW = 1e6, 5e-6, 2e-3
+# As few samples of Gaussian noise are added on a grid; the lower end of that proof is less sharp, and so are both of
+# more of them, whose grid may not be as fine as it should.
+_MOST_NODES, _ON_A_GRID, _ON_A_LONG_GRID, _BELOW, _FAR_BELOW = 1e6, 5e-6, 1e-4, 2e-3, 1e-2
 # Others who all hold one value are at most so much less bad than the worst of binary inputs.
 _ALL_ALIKE = 0.01
 # ln of the probability of losses that are not looked at, where the line is chosen.
@@ -198,9 +199,17 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
         ends = ends[0] * (1 - 1e-9) if ends[0] else ends[0], ends[1]
     if epsilon is None and any(line is not None for lines in proof.values() for line in lines):
         grid = any("bottom" in (line or {}) for lines in proof.values() for line in lines)
-        above, below = (_ON_A_GRID, _BELOW) if grid else (_MARGIN, _MARGIN)
+        on_grid = (_ON_A_LONG_GRID, _FAR_BELOW) if _terms(release) > FEW else (_ON_A_GRID, _BELOW)
+        above, below = on_grid if grid else (_MARGIN, _MARGIN)
         ends = float(lower) * (1 - below), float(upper) * (1 + above)
     return Certificate(release, float(delta), ends[1], ends[0], proof)
+
+
+def _terms(release: Release) -> int:
+    """How many losses add up, at most."""
+    if isinstance(release, Parallel):
+        return max(map(_terms, release.branches))
+    return sum(count for _, count in release.parts) if isinstance(release, Composed) else 1
 
 
 def _proof(release: Release, delta: float, ends: tuple[float | None, float], share: float) -> dict[str, Any]:
