@@ -193,7 +193,9 @@ class Refit:
             else:
                 in_common = bool(last.level) or lopsided(b, noise_b, rounds * record.B**2)
             if level != last.level and in_common:
-                return self._anew(totals, rounds, k, (level, levelled))
+                if levelled or not last.level:
+                    return self._anew(totals, rounds, k, (level, levelled))
+                level, flatter = last.level, 1.0  # beginning anew is costly: twice at most
             if self.levels.early and not (level or levelled) and self.levels.low(*sums.level, counted):
                 known, root = replace(known, mean=self.prior.mean), self.prior.root
             H, squares = flatter * H, flatter * squares
