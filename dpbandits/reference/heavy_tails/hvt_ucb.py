@@ -115,6 +115,8 @@ class HvtUCB(ReferencePolicy):
         self.theta = np.zeros(dim)
         self.rounds = 0  # rewards taken in
 
+    by_rows = lasting = True
+
     def width(self) -> float:
         """β_t, the radius of the ellipsoid {θ : ‖θ − θ_{t+1}‖_{V_t} ≤ β_t}, where t rewards have come."""
         return float(self._steady + self._rising * self.rounds**self._power)

@@ -125,6 +125,11 @@ class GLBOMD(Policy):
         """Whether the confidence set holds ``theta``."""
         return Ellipsoid(self.theta, self.V, self.width()).contains(theta)
 
+    by_rows = lasting = True
+
+    def steady(self) -> int:
+        return 1 if self.exploration == "inverse_gap" else super().steady()  # which explores less at every decision
+
     def score(self, arms: Array) -> Array | Law:
         if self.exploration == "inverse_gap":
             return inverse_gap(self.link.mean(arms @ self.theta), self.gamma_scale * math.sqrt(self.decisions))

@@ -108,6 +108,11 @@ class OFUL(ReferencePolicy):
         radius = self.noise_bound * math.sqrt(deviation) + math.sqrt(self.ridge) * self.theta_bound
         return self.scaled(radius)
 
+    by_rows = lasting = True
+
+    def steady(self) -> int:
+        return 1 if self.exploration == "inverse_gap" else super().steady()  # which explores less at every decision
+
     def score(self, arms: Array) -> Array | Law:
         if self.exploration == "inverse_gap":
             return inverse_gap(self.link.mean(arms @ self.theta), self.gamma_scale * math.sqrt(self.decisions))

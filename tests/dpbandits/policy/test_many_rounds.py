@@ -85,12 +85,15 @@ def test_the_release_of_a_range_of_rewards_is_due_inside_a_batch(name):
     assert books(many) == books(one)
 
 
-REFERENCES = ["EpsilonGreedy", "GLBOMD", "LaplaceThompson", "LinearThompson", "OFUL", "Uniform", "MENU"]
+REFERENCES = [
+    *((name, {}) for name in ("EpsilonGreedy", "GLBOMD", "LaplaceThompson", "LinearThompson", "OFUL", "Uniform")),
+    *((name, {"exploration": "inverse_gap"}) for name in ("GLBOMD", "OFUL")),
+    *((name, {"horizon": 40}) for name in ("HvtUCB", "MENU")),
+]
 
 
-@pytest.mark.parametrize("name", REFERENCES)
-def test_reference_policies_choose_what_they_do_one_by_one(name):
-    more = {"horizon": 40} if name == "MENU" else {}
+@pytest.mark.parametrize(("name", "more"), REFERENCES)
+def test_reference_policies_choose_what_they_do_one_by_one(name, more):
     found, together, one, many = both(lambda: getattr(policies, name)(2, **more, rng=seeded(3), reward_range=(0, 1)))
     assert [told(a) for a in together] == [told(b) for b in found]
     assert books(many) == books(one)
