@@ -17,7 +17,7 @@ def exact(p: float, q: float) -> float:
     total = 0.0
     for a, b in ((p, q), (1 - p, 1 - q)):
         if a > 0:
-            total += math.inf if b == 0 else a * math.log(a / b)
+            total += math.inf if b == 0 else a * (math.log(a) - math.log(b))  # a / b may be too large
     return total
 
 
