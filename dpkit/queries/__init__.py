@@ -27,7 +27,7 @@ cost before anything is drawn. Bad input is refused before anything is spent.
 48500
 """
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from dpkit.queries.above_threshold import AboveThreshold
 from dpkit.queries.answer import Answer
@@ -57,9 +57,11 @@ _INSTEAD = {
 }
 
 
-def __getattr__(name: str) -> NoReturn:
-    hint = f": ask {_INSTEAD[name]}" if name in _INSTEAD else ""
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
+if not TYPE_CHECKING:  # to a type checker, which reads no body, a module that has it has every name
+
+    def __getattr__(name: str) -> NoReturn:
+        hint = f": ask {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
 
 
 __all__ = [
