@@ -191,8 +191,11 @@ class _Parser:
         return _joined(Both, parts)
 
     def _one(self) -> Where:
-        if self._next(("keyword", "not")):
-            return Not(self._one())
+        negated = 0
+        while self._next(("keyword", "not")):
+            negated += 1
+        if negated:
+            return Not(self._one()) if negated % 2 else self._one()
         if self._next(("sign", "(")):
             tree = self._either()
             if not self._next(("sign", ")")):

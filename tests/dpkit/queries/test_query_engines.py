@@ -394,4 +394,12 @@ def test_thousands_of_tests_are_asked_in_memory_and_of_an_engine():
             answer = queries.count(data, where=test, budget=Budget(1e5, 0.0, adjacency="add_remove"))
             assert answer.value == size
     with pytest.raises(ValueError, match=r"where must be a test.*nested too deeply"):
-        queries.count(table, where="not " * 10_000 + "a = 1", budget=Budget(1.0, 0.0))
+        queries.count(table, where="(" * 10_000 + "a = 1" + ")" * 10_000, budget=Budget(1.0, 0.0))
+
+
+@pytest.mark.parametrize(("times", "size"), [(700, 1), (701, 2)])
+def test_hundreds_of_nots_are_asked_in_memory_and_of_an_engine(times, size):
+    table = pl.DataFrame({"a": [1, 2, 3, None]})
+    for data in (table, table.lazy()):
+        answer = queries.count(data, where="not " * times + "a = 1", budget=Budget(1e5, 0.0, adjacency="add_remove"))
+        assert answer.value == size
