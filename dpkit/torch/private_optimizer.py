@@ -145,6 +145,8 @@ class PrivateSteps:
                 found = self._mechanism.release_part(self._on.values(whole), of=size)
             noisy[start : start + whole.size] = torch.from_numpy(found)
             start += whole.size
+        if start != size:  # the rest would be what memory held, without noise
+            raise ValueError(f"totals must be of all {size} entries of the parameters, got {start}")
         for p, gradient in zip(self._parameters, noisy.split([p.numel() for p in self._parameters]), strict=True):
             p.grad = gradient.to(p).reshape(p.shape).div_(self._batch)
         self._inner.step()

@@ -105,6 +105,22 @@ def test_noise_is_drawn_on_the_host_and_goes_to_the_parameters_precision():
     assert bool((weight != 0).any())
 
 
+def test_no_step_is_taken_along_entries_that_have_no_noise():
+    from dpkit.torch.exact_sums import lattice
+
+    weight = nn.Parameter(torch.zeros(5))
+    mechanism = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, adjacency="add_remove")
+    steps = PrivateSteps(torch.optim.SGD([weight], lr=1.0), [weight], mechanism, lattice(1.0), batch=1, rate=0.5)
+    once = iter([torch.zeros(5, dtype=torch.int64)])
+    steps.step(once)
+    before = weight.detach().clone()
+    for totals in (once, [torch.zeros(4, dtype=torch.int64)]):
+        with pytest.raises(ValueError, match=r"totals must be of all 5 entries of the parameters, got (0|4)$"):
+            steps.step(totals)
+    assert torch.equal(weight, before)
+    assert steps.taken == len(steps.history) == 1
+
+
 def test_a_module_on_two_devices_is_refused():
     module = Own()
     module.down = module.down.to("meta")
