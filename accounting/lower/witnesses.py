@@ -331,4 +331,7 @@ def largest_loss(release: Release) -> float:
             return max(map(largest_loss, branches))
         case Own() | PoissonSubsampled(release=Own()):
             return pld.lower_epsilon(release, _RARE)
+        case PoissonSubsampled(release=inner, rate=rate) if largest_loss(inner) < math.inf:
+            # which may be that of the unit's absence
+            return -math.log1p(float(rate) * math.expm1(-largest_loss(inner))) * (1 - 1e-12)
     return math.inf
