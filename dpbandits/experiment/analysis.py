@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Laplace
 from accounting import epsilon as price_of
-from accounting.checks import choice, fraction
+from accounting.checks import choice, fraction, ledger_or_none
 from dpbandits.experiment.results import ExperimentResults
 from dpbandits.experiment.setting import Setting
 from dpbandits.policy.checks import checked_budget, real_array
@@ -114,6 +114,7 @@ def analyse(
         raise ValueError(
             f"persons must be given where the budget's unit is a person, and only there, got unit={budget.unit!r}"
         )
+    ledger_or_none(ledger)
     if persons is not None:
         first = _first_rows(persons, chosen)
         found, chosen = found[first], chosen[first]

@@ -460,6 +460,12 @@ def test_of_a_person_the_first_row_counts_and_two_arms_are_refused():
         analyse(values, arms, budget=Budget(1.0, 0.0, adjacency="zero_out"))
 
 
+def test_of_a_table_a_path_is_no_ledger():
+    values, arms = table(40)
+    with pytest.raises(TypeError, match="ledger must be a Ledger or None, got ledger='run.ledger'"):
+        analyse(values, arms, budget=PURE, ledger="run.ledger")
+
+
 def test_a_plan_grows_with_noise_and_says_what_it_cannot():
     found = plan(0.4, 0.15, epsilon=[0.3, 1.0])
     first, second, without = (row.persons for row in found.rows)
