@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Laplace
+from accounting import AdjacencyMismatch, Budget, Laplace
 from accounting import epsilon as price_of
 from accounting.checks import choice, fraction, ledger_or_none
 from dpbandits.experiment.results import ExperimentResults
@@ -86,6 +86,8 @@ def analyse(
         For lengths that differ, a value outside of the range, a single arm, or a person in two arms. Nothing is spent.
     BudgetExceeded
         If the ledger refuses.
+    AdjacencyMismatch
+        If the ledger protects persons, and the budget does not. Nothing is spent.
 
     Examples
     --------
@@ -114,7 +116,13 @@ def analyse(
         raise ValueError(
             f"persons must be given where the budget's unit is a person, and only there, got unit={budget.unit!r}"
         )
-    ledger_or_none(ledger)
+    ledger = ledger_or_none(ledger)
+    counted = None if ledger is None else ledger.budget
+    if counted is not None and counted.unit == "person" != budget.unit:
+        raise AdjacencyMismatch(
+            f"ledger must count what the budget counts, one {budget.unit}, got one that counts one person: state whose "
+            "rows they are"
+        )
     if persons is not None:
         first = _first_rows(persons, chosen)
         found, chosen = found[first], chosen[first]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from many_experiments import Worlds, in_turn, sequences
 
-from accounting import Budget, BudgetExceeded, Laplace, Ledger, epsilon
+from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Laplace, Ledger, epsilon
 from dpbandits import Experiment, Policy, evaluate
 from dpbandits.experiment import ExperimentResults, analyse, plan
 from dpbandits.experiment.policy import ExperimentPolicy
@@ -462,8 +462,18 @@ def test_of_a_person_the_first_row_counts_and_two_arms_are_refused():
 
 def test_of_a_table_a_path_is_no_ledger():
     values, arms = table(40)
-    with pytest.raises(TypeError, match="ledger must be a Ledger or None, got ledger='run.ledger'"):
+    with pytest.raises(TypeError, match="ledger must be a Ledger or None, got ledger='"):
         analyse(values, arms, budget=PURE, ledger="run.ledger")
+
+
+def test_a_ledger_of_persons_takes_no_analysis_of_rows():
+    values, arms = table(40)
+    ledger = Ledger(PERSON)
+    with pytest.raises(AdjacencyMismatch, match="ledger must count what the budget counts, one row"):
+        analyse(values, arms, budget=PURE, ledger=ledger, rng=np.random.default_rng(0))
+    assert not ledger.rows()
+    analyse(values, arms, budget=PERSON, persons=range(40), ledger=ledger, rng=np.random.default_rng(0))
+    assert len(ledger.rows()) == 1
 
 
 def test_a_plan_grows_with_noise_and_says_what_it_cannot():
