@@ -57,7 +57,7 @@ from accounting import (
     calibrate,
     epsilon,
 )
-from accounting.checks import integer, positive
+from accounting.checks import integer, ledger_or_none, positive
 from dpkit import randomness
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.models.losses import GLM
@@ -239,6 +239,7 @@ def dp_sgd(
         checked_budget(budget, allowed=("replace", "add_remove"), people=True)
         if budget.delta == 0:
             raise ValueError("budget must have delta > 0, got delta=0")
+        ledger_or_none(ledger)
         if isinstance(model, GLM):
             if loss is not None or clip is not None:
                 raise ValueError(f"loss and clip are those of the objective, got loss={loss!r} and clip={clip!r}")

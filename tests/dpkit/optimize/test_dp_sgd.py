@@ -668,6 +668,13 @@ def test_refusals_draw_and_record_nothing_and_change_no_module(change, error, me
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in state.items())
 
 
+def test_a_path_is_no_ledger(tmp_path):
+    for checkpoint in (None, tmp_path / "run.state"):
+        with pytest.raises(TypeError, match=r"ledger must be a Ledger or None, got ledger='a.ledger': Ledger.create"):
+            train(ledger="a.ledger", checkpoint=checkpoint)
+    assert not list(tmp_path.iterdir())
+
+
 @MODELS
 @pytest.mark.parametrize("n", [1, 2])
 def test_few_rows(model, n):
