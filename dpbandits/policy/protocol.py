@@ -44,14 +44,7 @@ from dpkit.states.registry import NOBODY, kind_of
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
 
-__all__ = [
-    "CommonOptions",
-    "Decision",
-    "Options",
-    "Pending",
-    "Policy",
-    "PrivacyReport",
-]
+__all__ = ["CommonOptions", "Decision", "Options", "Pending", "Policy", "PrivacyReport"]
 
 _LONGEST = 2**62  # what a state counts
 
