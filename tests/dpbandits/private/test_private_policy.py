@@ -85,8 +85,11 @@ def closed_batches(kind, before=lambda: None):
 def test_it_says_in_a_line_what_it_is_and_in_a_table_how_it_was_made(name):
     policy = small(name)
     policy.select(offered(policy))
+    size = [] if policy.catalogue is None else [f"{len(policy.catalogue.standing)} arms"]
+    if not size or policy.dim > 1:
+        size.append(f"dim={policy.dim}")
     assert repr(policy).startswith(
-        f"{type(policy).__name__}(dim={policy.dim}): 1 of 40 decisions, 0 releases, {policy.trust} (4, 1e-05)"
+        f"{type(policy).__name__}({', '.join(size)}): 1 of 40 decisions, 0 releases, {policy.trust} (4, 1e-05)"
     )
     assert "\n" not in repr(policy)
     assert "SIMULATION" in repr(small(name, rng=np.random.default_rng(0)))
