@@ -24,6 +24,7 @@ from dpbandits.experiment.results import ExperimentResults
 from dpbandits.experiment.setting import Setting
 from dpbandits.policy.checks import checked_budget, real_array
 from dpkit import randomness
+from dpkit.mechanisms._checked import charged
 from dpkit.moments.trial_batches import STEPS, TrialBatches
 
 if TYPE_CHECKING:
@@ -140,11 +141,8 @@ def analyse(
     ends = [int(counts.max())]
     sums = TrialBatches(len(names), [(low, high)], [absent], ends, budget=budget, rng=source)
     sums.add_many(chosen, whole)
-    simulation = randomness.is_simulation(source)
-    row = None if ledger is None else ledger.spend(sums.cost, label=label, simulation=simulation)
-    noisy = np.array([sums.release(k, 0) for k in range(len(names))])
-    if ledger is not None and row is not None:
-        ledger.commit(row)
+    with charged(ledger, sums.cost, label, source):
+        noisy = np.array([sums.release(k, 0) for k in range(len(names))])
     even = counts.max() <= _EVEN * counts.min()
     noise: Literal["laplace", "gaussian"] = "laplace" if isinstance(sums.cost, Laplace) else "gaussian"
     setting = Setting(
@@ -164,6 +162,7 @@ def analyse(
     share = (noisy[:, 0] / STEPS / counts) + (absent - low) / (high - low)
     center = np.clip(share, 0.0, 1.0)
     spread = np.sqrt(np.maximum(center * (1.0 - center), 1.0 / counts) / counts + (sums.noise / counts) ** 2)
+    simulation = randomness.is_simulation(source)
     spent = f"({price_of(sums.cost, budget.delta):.6g}, {budget.delta:g})-DP, the value of one {budget.unit}"
     spent += " (SIMULATION: the noise came from a seeded generator; not a private release)" if simulation else ""
     return ExperimentResults(
