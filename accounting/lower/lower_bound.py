@@ -21,6 +21,7 @@ from accounting.loss.concentrated_curve import lower_zcdp_epsilon
 from accounting.loss.randomizers import epsilon_at_least
 from accounting.lower.played_last import batches_last, choice, choices_last, coins_last, cost_of
 from accounting.lower.witnesses import parts_of, witnesses
+from accounting.notions.pure import at_least, is_exact
 from accounting.notions.rdp import rdp
 from accounting.releases import (
     ZCDP,
@@ -55,6 +56,8 @@ _VERY_STRONG = 4.0
 def lower_epsilon(release: Release, delta: float) -> float:
     """A proved lower bound on the ε of some mechanism that fits ``release``; 0 where none is known."""
     release = known(release, exact=True)
+    if delta == 0 and is_exact(release):
+        return at_least(release)
     if isinstance(release, LocalShuffled) and delta > 0:
         given = [release.randomizer] if release.randomizer else [RandomizedResponse(release.epsilon, k) for k in (2, 3)]
         return max(epsilon_at_least(randomizer_of(randomizer), int(release.users), delta) for randomizer in given)

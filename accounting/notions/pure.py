@@ -16,7 +16,7 @@ from accounting.releases.base import Composed, Own, Parallel, Release, known, we
 from accounting.releases.choice import NoisyMax, RandomizedResponse, UnaryEncoding
 from accounting.releases.guarantees import PureDP
 from accounting.releases.noise import Laplace
-from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
+from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled, RandomAllocated
 from accounting.releases.selection import BestOfPoissonRuns, BestOfRuns
 from accounting.releases.shuffling import LocalShuffled
 
@@ -24,6 +24,8 @@ __all__ = ["at_least", "delta", "epsilon", "is_exact", "is_within", "pure"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 _ADDED_EXACTLY = PureDP, RandomizedResponse, UnaryEncoding, NoisyMax, Laplace
+# Whose loss one unit may make as large as another one makes it small, at the same output.
+_MOVED_APART = PureDP, Laplace
 
 
 def pure(release: Release) -> float:
@@ -45,13 +47,28 @@ def is_exact(release: Release) -> bool:
     For parts with an output whose loss is the largest, in the same order of the neighbours: all of these outputs
     together have the sum of the losses.
 
+    So it is where a unit is in k of t steps, drawn at random (:class:`~accounting.RandomAllocated`). Let lᵢ and l′ᵢ be
+    the ratios of step i with a unit, and with another one, over without either, given what came before. Then the laws
+    of all steps are as (mean of Π lᵢ over the k drawn) to (mean of Π l′ᵢ). Of ε-DP steps all ratios lie in [e⁻ᵉ, eᵉ]
+    with e for ε, whoever is in which steps and whatever was seen: so the loss is at most kε for a unit that is there or
+    not, and 2kε for one that is swapped. An output has that loss if in all t steps, of which each goes its own way,
+    the ratios are the largest, and for a swap the other ones the least. Laplace noise has such an output, beyond two
+    values that are moved to opposite sides, and so has a pure release with an output that one unit makes eᵉ times as
+    likely, and the other one as much rarer.
+
     >>> from accounting import Gaussian, Laplace, NoisyMax
     >>> is_exact(100 * Laplace(30.0) + NoisyMax(0.1)), is_exact(Laplace(30.0) + Gaussian(3.0))
     (True, False)
     """
     found = known(release)
     parts = found.parts if isinstance(found, Composed) else ((found, 1),)
-    return all(type(part) in _ADDED_EXACTLY for part, _ in parts)
+    return all(map(_is_added_exactly, (part for part, _ in parts)))
+
+
+def _is_added_exactly(part: Release) -> bool:
+    if type(part) is not RandomAllocated:
+        return type(part) in _ADDED_EXACTLY
+    return type(part.release) in (_MOVED_APART if part.adjacency == "replace" else _ADDED_EXACTLY)
 
 
 def at_least(release: Release) -> float:
@@ -90,6 +107,10 @@ def _exact(release: Release) -> Fraction | None:
             return None if any(term is None for term, _ in terms) else sum((n * x for x, n in terms if x), Fraction(0))
         case Laplace(noise_multiplier=z):
             return 1 / Fraction(z)
+        case RandomAllocated(release=inner, participations=times):
+            # see is_exact
+            term = _exact(inner)
+            return None if term is None else (2 if release.adjacency == "replace" else 1) * times * term
     found = _pure(release)
     return Fraction(found) if found < math.inf else None
 
@@ -117,7 +138,7 @@ def _pure(release: Release) -> float:
             return eps
         case Own(largest=float(largest)):
             return largest
-        case Laplace() | Composed():
+        case Laplace() | Composed() | RandomAllocated():
             return _upwards(_exact(release))
         case PoissonSubsampled(release=inner, rate=rate) | FixedSizeSubsampled(release=inner, rate=rate):
             # ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018, Theorems 8 and 9)

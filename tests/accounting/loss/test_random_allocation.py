@@ -113,6 +113,32 @@ def test_a_swap_is_what_enumeration_finds(steps: int, rate: float) -> None:
         assert exact <= found <= exact * 1.01 + 2e-4
 
 
+@pytest.mark.parametrize(("steps", "times"), [(t, k) for t in (1, 2, 3, 4) for k in (1, 2, 3, 4) if k <= t])
+def test_a_swap_of_pure_releases_loses_twice_their_epsilon_in_every_participation(steps: int, times: int) -> None:
+    """All outputs of a unit in ``times`` of the steps, and of one that is moved to the other side of that without."""
+    eps = 0.6
+    low, middle = 1 / (1 + math.exp(eps)), math.tanh(eps / 2)
+    absent = np.array([low, middle, low])
+    unit = absent * np.exp([-eps, -eps, eps])
+    one, other = (enumerated(law, absent, steps, times)[0] for law in (unit, unit[::-1]))
+    swap = RandomAllocated(PureDP(eps), steps, times, adjacency="replace")
+    most = float(np.log(one / other).max())
+    assert most == pytest.approx(2 * times * eps, rel=1e-12)
+    assert list(bound(swap, 0.0)) == pytest.approx([most, most], rel=1e-12)
+    for at in np.linspace(0.0, 2 * times * eps, 5):
+        assert divergence(one, other, at) <= delta(swap, at) + 1e-15
+    assert 0 < delta(swap, 0.999 * most) <= -math.expm1(-0.001 * most) * (1 + 1e-9)
+
+
+def test_what_a_swap_loses_at_most_adds_up_and_bounds_every_delta() -> None:
+    swap = RandomAllocated(Laplace(4.0), 1000, 3, adjacency="replace")
+    assert epsilon(2 * swap + PureDP(0.5), 0.0) == 2 * 3 * 2 / 4 + 0.5
+    assert epsilon(RandomAllocated(RandomizedResponse(0.5, 3), 9, 2, adjacency="replace"), 0.0) == 2.0
+    assert epsilon(swap, 0.0, accountant="pure") == epsilon(3 * Laplace(2.0), 0.0, accountant="pure")
+    assert epsilon(swap, 1e-12) <= 1.5
+    assert epsilon(RandomAllocated(Gaussian(4.0), 9, adjacency="replace"), 0.0) == math.inf
+
+
 @settings(max_examples=30)
 @given(st.integers(0, 2**32), st.integers(2, 3), st.sampled_from([0.3, 1.2]), st.booleans())
 def test_steps_that_follow_each_other_cost_no_more(seed: int, steps: int, eps: float, swap: bool) -> None:
@@ -148,6 +174,7 @@ def test_steps_that_follow_each_other_cost_no_more(seed: int, steps: int, eps: f
     else:
         prices = [AllocatedPair(Coins(eps), steps, present) for present in (True, False)]
         cases = [(one, without), (without, one)]
+    assert np.abs(np.log(cases[0][0] / cases[0][1])).max() <= (2 if swap else 1) * eps + 1e-9
     for at in (-0.3, 0.0, 0.1, 0.4):
         for price, (p, q) in zip(prices, cases, strict=True):
             assert divergence(p, q, at) <= price.delta(at) + 1e-12
