@@ -27,13 +27,20 @@ from accounting.loss.lattice_vectors import LatticeCorners
 from accounting.lower.witnesses import compositions, largest_loss, parts_of, witness
 from accounting.releases import (
     ZCDP,
+    ApproxDP,
+    Composed,
     DiscreteGaussian,
     FixedSizeSubsampled,
     NoisyMax,
     Own,
+    Parallel,
     PoissonSubsampled,
+    PureDP,
     Release,
+    compose,
+    parallel,
 )
+from accounting.releases.base import may_fail
 
 __all__ = ["batches_last", "choice", "choices_last", "coins_last", "cost_of"]
 
@@ -46,15 +53,43 @@ _STRONGEST, _SMOOTH = 0.5, 20.0
 
 
 def cost_of(release: Release, delta: float) -> float:
-    """What a witness costs at least."""
-    log_survival, rest = split_failures(release)
-    left = rest_delta(log_survival, delta)
+    """What a witness costs at least.
+
+    Let something fail, and tell the unit, with the probability f, and let nothing of what may fail do so, whether the
+    unit is there or not, with the probability k; then δ(ε) ≥ f + k·δ(ε) of the rest. Of samples k < 1 − f: a failure of
+    a unit that was not read is no loss.
+    """
+    if isinstance(release, Parallel):  # whose branches do not fail together
+        return max((cost_of(branch, delta) for branch in release.branches), default=0.0)
+    log_told, log_kept, rest = _apart(release) if may_fail(release) else (0.0, 0.0, release)
+    left = (delta + math.expm1(log_told)) / math.exp(log_kept) if log_told else delta
     if left < 0:
         return math.inf
+    if left >= 1:
+        return 0.0
     try:
         return largest_loss(rest) if left == 0 else pld.lower_epsilon(rest, left)
     except (UnsupportedRelease, ArithmeticError):
         return 0.0
+
+
+def _apart(release: Release) -> tuple[float, float, Release]:
+    """ln(1 − f) and ln k of a witness as in :func:`cost_of`, and the rest of it."""
+    match release:
+        case ApproxDP(epsilon=eps, delta=failing) if failing < 1:
+            log_kept = math.log1p(-failing)
+            return log_kept, log_kept, PureDP(eps, adjacency=release.adjacency)
+        case PoissonSubsampled(release=inner, rate=rate):
+            log_told, log_kept, rest = _apart(inner)
+            return math.log1p(rate * math.expm1(log_told)), log_kept, replace(release, release=rest)
+        case Composed(parts=parts):
+            found = [(_apart(part), count) for part, count in parts]
+            log_told = math.fsum(count * told for (told, _, _), count in found)
+            log_kept = math.fsum(count * kept for (_, kept, _), count in found)
+            return log_told, log_kept, compose((rest, count) for (_, _, rest), count in found)
+        case Parallel(branches=branches):  # with others; as if no branch failed, which costs less
+            return 0.0, 0.0, parallel(*(_apart(branch)[2] for branch in branches))
+    return 0.0, 0.0, release
 
 
 def _others(

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hockey_stick import divergence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -120,6 +121,32 @@ def test_at_delta_0_the_largest_losses_add_up(text: str, share: float) -> None:
 )
 def test_at_delta_0_what_loses_without_limit_costs_infinitely_much(release: Release) -> None:
     assert lower_epsilon(release, 0.0) == math.inf
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known:UserWarning")
+@pytest.mark.parametrize(("count", "delta_of_all"), [(1, 0.01), (1, 0.05), (3, 0.02)])
+def test_samples_of_what_may_fail_cost_what_all_outputs_say(count: int, delta_of_all: float) -> None:
+    """A failure of a unit that was not read is no loss, and so is one in the place of a unit that is not there."""
+    epsilon_of_one, failing, rate, e = 1.0, 0.01, 0.2, math.exp(1.0)
+    holds = (1 - failing) / (1 + e) * np.array([e, 1.0, 0.0, 0.0]) + failing * np.array([0.0, 0.0, 1.0, 0.0])
+    lacks = holds[[1, 0, 3, 2]]
+    here = there = np.ones(1)
+    for _ in range(count):
+        here, there = np.outer(here, (1 - rate) * lacks + rate * holds).ravel(), np.outer(there, lacks).ravel()
+    lower, upper = accounting.bound(
+        count * PoissonSubsampled(accounting.ApproxDP(epsilon_of_one, failing), rate), delta_of_all
+    )
+    exact = [max(divergence(here, there, at), divergence(there, here, at)) for at in (lower, upper)]
+    assert delta_of_all <= exact[0] <= delta_of_all * 1.002
+    assert exact[1] <= delta_of_all
+
+
+def test_branches_of_which_one_may_fail_do_not_fail_together() -> None:
+    fails, noise = accounting.ApproxDP(0.1, 0.01), accounting.Gaussian(1.0)
+    assert lower_epsilon(parallel(fails, noise), 0.02) == lower_epsilon(noise, 0.02)
+    assert lower_epsilon(parallel(fails, noise), 0.005) == math.inf
+    both = lower_epsilon(parallel(fails, noise) + Laplace(2.0), 0.02)
+    assert lower_epsilon(noise + Laplace(2.0), 0.02) == pytest.approx(both, rel=1e-9)
 
 
 class LaplaceNoise(Release):
