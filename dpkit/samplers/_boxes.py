@@ -77,6 +77,12 @@ _FLOORS = _LOW[_ORDER]
 _FIRST_OPEN = 2 * int(np.count_nonzero(_START >= 0))
 _LAST_BOX = int(np.flatnonzero(_ORDER == _TAIL_BOX)[0])  # the tail's
 _SIDES, _AFTER_SIDES = np.uint64(2 * _BOXES - 1), np.uint64(13)
+# the sign and exponent of a float in [2⁵², 2⁵³), of which the last digits are a whole number; the ends less that 2⁵²,
+# which leaves them exact, for they are multiples of 2⁵¹ below 2⁵⁹
+_FROM_WHOLE = np.float64(2.0**52).view(np.uint64)
+_ENDS_LESS = _ENDS - 2.0**52
+# a number below 2⁵¹ in size and this one add up to a float of which the last digits are the nearest whole number
+_TO_WHOLE = np.float64(3.0 * 2.0**51)
 # up to so many values take one round, with some to spare; more take one round by blocks, and another for the rejected
 _SHORT, _LONG = 1 << 12, 1 << 15
 
@@ -167,19 +173,22 @@ def scaled_trials(
     Of a word the last 13 bits are a side and a box, and the others the first 51 digits of U, or of 1 − U on the left.
     """
     words = random_words(rng, out.size)
-    sides, place = work[0].view(np.int64), work[1]
+    sides, place, bits = work[0].view(np.int64), work[1], out.view(np.uint64)
     np.bitwise_and(words, _SIDES, out=sides.view(np.uint64))
-    np.right_shift(words, _AFTER_SIDES, out=out.view(np.uint64))
+    # the digits of U as the last ones of a float: less time than a conversion
+    np.right_shift(words, _AFTER_SIDES, out=bits)
+    bits |= _FROM_WHOLE
     # 2⁵⁶·x; indices are in range, and only where it is told to cut them does numpy write without a copy
-    _ENDS.take(sides, out=place, mode="clip")
-    place += out
+    _ENDS_LESS.take(sides, out=place, mode="clip")
+    place += out.view(np.float64)
     # near a curve, and not below it for certain
     open_: NDArray[np.intp] = (sides >= _FIRST_OPEN).nonzero()[0]
     boxes, x = sides[open_] >> 1, place[open_]
     nearest = work[0]  # in the place of the sides
     place *= sigma * _UNIT
-    np.rint(place, out=nearest)
-    np.copyto(out, nearest, casting="unsafe")
+    np.add(place, _TO_WHOLE, out=nearest)  # |σx| < 2⁴³
+    np.subtract(nearest.view(np.int64), _TO_WHOLE.view(np.int64), out=out)
+    nearest -= _TO_WHOLE
     place -= nearest
     heights = random_words(rng, open_.size)
     x *= _UNIT
@@ -192,7 +201,8 @@ def scaled_trials(
     far = 0.5 - sigma * _PLACE_ERROR
     between = np.maximum.reduce(place) >= far or np.minimum.reduce(place) <= -far
     undecided = np.abs(margin) <= _ERROR
-    undecided |= boxes == _LAST_BOX
+    # in the tail's box, where the margin is above 1, almost all are rejected by their height
+    undecided |= (boxes == _LAST_BOX) & (heights <= _TAIL_AT_MOST)
     if not (between or undecided.any()):
         return open_[rejected]
     digits = {int(i): _digits(int(words[i]), rng) for i in np.flatnonzero(np.abs(place) >= far)}
@@ -200,8 +210,7 @@ def scaled_trials(
         i, height = int(open_[k]), LazyUniform(int(heights[k]), 64, rng)
         if boxes[k] == _LAST_BOX:
             digits.pop(i, None)
-            possible = heights[k] <= _TAIL_AT_MOST
-            value = half_normal_tail(Fraction(sigma), LazyUniform(0, 0, rng), height) if possible else None
+            value = half_normal_tail(Fraction(sigma), LazyUniform(0, 0, rng), height)
             rejected[k] = value is None
             out[i] = _signed(value or 0, words[i])
         else:
