@@ -133,5 +133,7 @@ def replay(policy: PrivatePolicy[Any], journal: Journal) -> None:
                 waiting.pop(key, None)
             case str(kind) if policy.persons is not None:
                 policy.persons.kind = kind
+    # the journal tells of every open decision what was chosen, also where its batch has been closed since
+    policy.counting.released(policy)
     if policy.expire_after is not None:
         policy.expire(policy.decisions - policy.expire_after)

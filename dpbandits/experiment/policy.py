@@ -42,6 +42,7 @@ from dpbandits.policy.choices import Independent, Law, Shares, Ties, Told
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule
+from dpbandits.policy.trust import AsRewarded
 from dpbandits.private.parts.arm_posteriors import Posteriors
 from dpkit.moments.trial_batches import STEPS, TrialBatches
 
@@ -50,6 +51,17 @@ __all__ = ["ExperimentPolicy"]
 # of the draws of an adaptive assignment, over the posterior's standard deviation: more than 1, as noise has longer
 # tails than the model's, and no arm may be given up for a single draw of it (one run in twenty did, at 0.8 and 1)
 _EXPLORATION = 1.2
+
+
+class InBatches(AsRewarded):
+    """A value counts when it comes, in the batch of its decision; for what is of a closed one nobody waits."""
+
+    def released(self, policy: PrivatePolicy[Any]) -> None:
+        closed = policy.public.closed
+        for key in [key for key, one in policy.waiting.items() if one.note[0] < closed[one.index]]:
+            del policy.waiting[key]
+            if policy.decision_log is not None:
+                policy.decision_log.closed(key, None)
 
 
 class ExperimentPolicy(PrivatePolicy[Readings]):
@@ -94,6 +106,7 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
     ) -> None:
         first = next(iter(metrics.values()), (0.0, 1.0))
         super().__init__(1, first, budget=budget, horizon=horizon, **options)
+        self.counting = InBatches()
         self.arms = list(Catalogue(arms).names)  # which refuses what are no names
         self.n_arms = K = len(self.arms)
         if K < 2:
@@ -253,15 +266,6 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
             known, mean=center[0], width=width, shares=shares, since=decisions, found=best, stopped=stopped
         )
         return replace(chosen, center=np.stack(center, axis=1), spread=np.stack(spread, axis=1))
-
-    def expose(self) -> None:
-        super().expose()
-        # what comes for closed batches counts for nothing
-        closed = self.public.closed
-        for key in [key for key, one in self.waiting.items() if one.note[0] < closed[one.index]]:
-            del self.waiting[key]
-            if self.decision_log is not None:
-                self.decision_log.closed(key, None)
 
     def update(self, decision: Decision | int, reward: Any) -> None:
         """As every policy's; what comes for a closed batch is passed over."""

@@ -327,6 +327,22 @@ def test_an_experiment_that_is_killed_goes_on_where_it_was(tmp_path):
     assert results[0].to_json() == results[1].to_json()
 
 
+def test_nobody_waits_after_a_load_for_what_counts_for_nothing(tmp_path):
+    """Decisions of closed batches stand in the journal, as ones whose values never came."""
+    ledger = Ledger.create(tmp_path / "ledger", PURE)
+    test = made(checkpoint=tmp_path / "state", ledger=ledger)
+    for _ in range(300):
+        test.assign()
+    waiting, first = list(test.policy.waiting), 0
+    assert first not in waiting
+    del test
+    gc.collect()
+    again = Experiment.load(tmp_path / "state", ledger=ledger)
+    assert list(again.policy.waiting) == waiting
+    again.record(first, 1.0)
+    assert list(again.policy.waiting) == waiting
+
+
 def killed(tests: list[Experiment], folder, ledger) -> Experiment:
     """What a new process makes of the files of one that is no more."""
     state = tests[0].policy.rng.bit_generator.state

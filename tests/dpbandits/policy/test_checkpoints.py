@@ -234,6 +234,30 @@ def test_expired_decisions_stay_expired(name, tmp_path):
     assert loaded(tmp_path / "c").open_decisions == known
 
 
+# through a shuffler, or in epochs, it is public which rewards count for nothing any more
+DROPPING = {*EPOCHS, *(name for name in SMALL if "Shuffle" in name)} - {"ShufflePersonGLM"}
+
+
+def kept_arms(policy: Policy) -> list[int]:
+    return [key for key, pending in policy.waiting.items() if len(pending.arm)]
+
+
+@pytest.mark.parametrize("many", [True, False])
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_arms_that_were_dropped_stay_dropped(name, many, tmp_path):
+    """Of batches that were closed before the load, whose decisions stand in the journal with all that was chosen."""
+    policy = small(name, checkpoint=tmp_path / "c")
+    if many:
+        policy.select_many(22 * [offered(policy)], **({"persons": range(22)} if policy.persons is not None else {}))
+    else:
+        for _ in range(22):
+            policy.select(offered(policy))
+    known = kept_arms(policy)
+    assert (len(known) < 22) == (name in DROPPING)
+    del policy
+    assert kept_arms(loaded(tmp_path / "c")) == known
+
+
 @pytest.mark.parametrize("key", [1.0, True, "1", None, 1.5, math.nan, np.float64(1.0), [1]])
 @pytest.mark.parametrize("checkpoint", [True, False])
 def test_what_is_no_id_is_refused_and_leaves_no_trace(key, checkpoint, tmp_path):
