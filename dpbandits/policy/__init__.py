@@ -6,6 +6,6 @@
 * Which decisions wait for their rewards? ``open_decisions``. Choices that were made elsewhere: ``logs``.
 * A private policy: ``private`` (one run of releases), made of ``parts``, after a ``schedule``, under a kind of
   ``trust``. What it has released, as a value that chooses anywhere: ``released``; how far it has come: ``progress``.
-  A range of rewards that nobody can state: ``learned_range``.
+  A range of rewards that nobody can state: ``learned_range``. What is said when one is made: ``announced``.
 * Keywords that policies share: ``options``, ``parameters``.
 """

@@ -38,6 +38,7 @@ from accounting import Budget, BudgetExceeded
 from accounting.arrays import Array
 from dpbandits.durability.state import config_of, kind_name, known_kind, numbers, renamed
 from dpbandits.policy import rounds
+from dpbandits.policy.announced import silently
 from dpbandits.policy.choices import Law
 from dpbandits.policy.chosen import Choice, Choices, SlateChoice
 from dpbandits.policy.many import Each
@@ -386,7 +387,8 @@ def _template(kind: str, config: str, link: Link | None) -> PrivatePolicy[Any]:
     arguments["budget"] = Budget(**arguments["budget"])
     if link is not None:
         arguments["link"] = link
-    policy = made(**arguments)
+    with silently():
+        policy = made(**arguments)
     template: PrivatePolicy[Any] = object.__new__(made)
     kept = vars(policy).keys() - _BOOKS - set(policy.secret)
     vars(template).update({name: vars(policy)[name] for name in kept})

@@ -20,6 +20,7 @@ import sys
 import warnings
 
 from accounting import Budget, Gaussian, calibrate, epsilon
+from dpbandits.policy.announced import announcing
 
 __all__ = ["clarity", "warn_of_cold_start"]
 
@@ -57,7 +58,7 @@ def clarity(dim: int, rounds: float, weight: float, theta_bound: float, noise_b:
 
 
 def warn_of_cold_start(found: float, dim: int, rounds: int, budget: Budget) -> None:
-    """Say so where the clarity is too small, and what would do: each of ε, T and d alone.
+    """Say so where the clarity is too small of a policy that is made, and what would do: each of ε, T and d alone.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def warn_of_cold_start(found: float, dim: int, rounds: int, budget: Budget) -> N
         d and T, as the policy's user knows them.
     budget : Budget
     """
-    if found >= _LEAST:
+    if found >= _LEAST or not announcing():
         return
     # slopes of a link next to its base rate may be as small as numbers are
     lacking = _SPARE * _LEAST / found if found > 1e-300 else math.inf

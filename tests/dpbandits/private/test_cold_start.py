@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import warnings
 
 import numpy as np
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from private_policies import OF_PERSONS
 
 from accounting import Budget
-from dpbandits import policies
+from dpbandits import Policy, Released, policies
 from dpbandits.lab.environments import GALLERY
+from dpbandits.policy.announced import silently
+from dpbandits.policy.released import _template
 from dpbandits.private.parts.cold_start import clarity
 
 KINDS = [
@@ -114,6 +117,40 @@ def test_a_warning_that_is_an_error_comes_before_the_charge():
         with pytest.raises(UserWarning, match="the noise for"):
             made("OnePassPrivateGLM", ledger=ledger)
     assert not ledger.rows()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_policy_is_announced_once_and_what_it_releases_not_again(name, tmp_path):
+    """Neither by the policy itself nor elsewhere; whoever loads it has made a policy, and hears of it once, too."""
+    with pytest.warns(UserWarning, match="the noise for") as found:
+        policy = made(name)
+    assert len(found) == 1
+    policy.save(tmp_path / "state")
+    with pytest.warns(UserWarning, match="the noise for") as found:
+        again = Policy.load(tmp_path / "state", unattended=True)
+    assert len(found) == 1
+    _template.cache_clear()  # nobody has read a release of such a policy before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy.released()
+        again.released()
+        Released.from_json(policy.released().to_json())
+
+
+def test_who_makes_a_policy_while_a_release_is_read_hears_of_it():
+    said = []
+
+    def make():
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            made("OnePassPrivateGLM")
+        said.extend(str(one.message) for one in found)
+
+    with silently():
+        other = threading.Thread(target=make)
+        other.start()
+        other.join()
+    assert len(said) == 1
 
 
 def test_an_announced_run_is_as_bad_as_said():
