@@ -5,6 +5,8 @@ Also for the processes of pytest-xdist and those that tests start. Imported befo
 """
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 for _library in ("OPENBLAS", "OMP", "MKL"):
@@ -13,9 +15,23 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
 # OpenBLAS takes kernels by the processor: those for AVX-512 and those for AVX2 round otherwise, and where two arms are
 # as good as each other a policy then chooses another one. The latter run on all processors for x86 since 2013
 RECORDED = "Haswell"
+_PRODUCT = "import numpy; numpy.ones((500, 500)) @ numpy.ones((500, 500))"
+
+
+def _runs(kernels: str) -> bool:
+    """Whether a product of matrices survives.
+
+    The kernels for AVX2 of OpenBLAS 0.3.34, which numpy 2.5.2 to 2.5.5 bring, write beyond their stack where rows are
+    long (OpenMathLib/OpenBLAS#6026). That ends the process, though not on every processor.
+    """
+    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels}
+    return subprocess.run([sys.executable, "-c", _PRODUCT], env=environment, capture_output=True).returncode == 0
+
+
 _processor = Path("/proc/cpuinfo")
-if _processor.exists() and " avx2" in _processor.read_text(errors="replace"):
-    os.environ["OPENBLAS_CORETYPE"] = RECORDED
+# the first process of a run asks, and the others have it from that one
+if "OPENBLAS_CORETYPE" not in os.environ and _processor.exists() and " avx2" in _processor.read_text(errors="replace"):
+    os.environ["OPENBLAS_CORETYPE"] = RECORDED if _runs(RECORDED) else ""
 
 
 def as_recorded() -> bool:
