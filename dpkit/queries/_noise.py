@@ -69,7 +69,7 @@ class Noise:
             q = math.exp(-self.step / self.scale)
             m = math.log((1 - confidence) * (1 + q) / 2) / math.log(q) - 1 if q > 0 else 0.0
             return self.step * max(0, math.ceil(m - 1e-9))
-        return self.half_width(confidence, np.ones((1, 1))).item() + self.step / 2
+        return _reach(self, confidence) + self.step / 2
 
     def half_width(self, confidence: float, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """The same for Σ w_j·(noise of cell j), per row of ``weights`` (…, cells); rounding to the lattice aside."""
@@ -101,6 +101,13 @@ class Noise:
         return np.clip(total, 0.0, 1.0)
 
 
+# a report asks for many answers with the same noise
+@lru_cache(maxsize=256)
+def _reach(noise: Noise, confidence: float) -> float:
+    """The half-width of one cell."""
+    return noise.half_width(confidence, np.ones((1, 1))).item()
+
+
 def half_width(
     tail: Callable[[NDArray[np.float64]], NDArray[np.float64]], confidence: float, std: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -129,6 +136,14 @@ def choose_noise(
         raise ValueError(
             f"Gaussian noise needs budget.delta > 0, got {budget!r}: allow 1e-6, say, or take noise='laplace'"
         )
+    return _chosen(budget, name, l1, l2, step, whole, one_cell)
+
+
+@lru_cache(maxsize=256)
+def _chosen(
+    budget: Budget, name: NoiseName | None, l1: float, l2: float, step: float, whole: bool, one_cell: bool
+) -> Noise:
+    """The same, calibrated once for all answers of a report that are alike."""
     found: list[Noise] = []
     adjacency = budget.adjacency
     if name != "gaussian":

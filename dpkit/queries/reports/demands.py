@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -133,9 +133,7 @@ class Demand:
         elif noise == "laplace":
             found = Budget(strength, 0.0)
         else:
-            # where ε(δ) is still positive, so that there is a budget
-            delta = min(self.budget.delta, 0.1 * strength / (1 + strength))
-            found = Budget(float(epsilon(Gaussian(1 / strength), delta)), delta)
+            found = _gaussian(strength, self.budget.delta)
         return Budget(found.epsilon, found.delta, adjacency=self.budget.adjacency, unit=self.budget.unit)
 
     def error(self, strength: float, noise: NoiseName) -> float | None:
@@ -186,6 +184,14 @@ class Demand:
             else:
                 low = middle
         return high * _INSIDE
+
+
+# most answers of a long report are alike
+@lru_cache(maxsize=256)
+def _gaussian(strength: float, delta: float) -> Budget:
+    """What Gaussian noise of this strength costs, where ε(δ) is still positive, so that there is a budget."""
+    least = min(delta, 0.1 * strength / (1 + strength))
+    return Budget(float(epsilon(Gaussian(1 / strength), least)), least)
 
 
 def demand(ask: Ask, budget: Budget, person: str | None, bounds: dict[str, int | None], rows: float | None) -> Demand:

@@ -13,6 +13,7 @@ ledger is charged. Unit, adjacency and sensitivities are those of the queries.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -118,7 +119,7 @@ class Plan:
 
     def rows(self) -> list[dict[str, Any]]:
         """One mapping for each answer: name, numbers, error, unit, wanted, share, noise."""
-        out = []
+        out, shares = [], self.shares
         for need, strength in zip(self.demands, self.strengths, strict=True):
             known = need if need.factor is not None else replace(need, factor=need.width)
             out.append(
@@ -128,7 +129,7 @@ class Plan:
                     "error": known.error(strength, self.noise),
                     "unit": "rows" if need.by_rank else "/ rows" if need.factor is None else "",
                     "wanted": need.ask.within,
-                    "share": self.shares[need.ask.name],
+                    "share": shares[need.ask.name],
                     "noise": "none" if need.free else "exponential" if need.by_rank else self.noise,
                 }
             )
@@ -334,8 +335,7 @@ def plan(
     questions = tuple(asks)
     if not questions or not all(isinstance(ask, Ask) for ask in questions):
         raise TypeError(f"asks must be a sequence of Ask, at least one, got {asks!r}")
-    names = [ask.name for ask in questions]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if twice := next((name for name, times in Counter(ask.name for ask in questions).items() if times > 1), None):
         raise ValueError(f"every answer needs a name of its own, got {twice!r} twice: say name=")
     limits = {"max_contributions": max_contributions, "max_groups": max_groups, "max_per_group": max_per_group}
     if rows is not None:
