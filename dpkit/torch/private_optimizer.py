@@ -60,22 +60,23 @@ def row_gradients(
     return gradients
 
 
-def _blocks(totals: Iterable[torch.Tensor], block: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """All numbers in their order, some at a time, in ``block``."""
-    filled, left = 0, iter(totals)
+def _portions(totals: Iterable[torch.Tensor]) -> Iterator[NDArray[np.int64]]:
+    """All numbers in their order, some at a time: parts of large sums in their place, and small sums together."""
+    small: list[NDArray[np.int64]] = []
+    room, left = _BLOCK, iter(totals)
     while (total := next(left, None)) is not None:
         numbers = total.cpu().numpy().reshape(-1)
-        while numbers.size:
-            more = min(block.size - filled, numbers.size)
-            block[filled : filled + more] = numbers[:more]
-            numbers = numbers[more:]
-            filled += more
-            if filled == block.size:
-                yield block
-                filled = 0
+        if small and numbers.size > room:
+            yield np.concatenate(small)
+            small, room = [], _BLOCK
+        if numbers.size <= room:
+            small.append(numbers)
+            room -= numbers.size
+        else:
+            yield from np.split(numbers, range(_BLOCK, numbers.size, _BLOCK))
         del total, numbers  # before the next is made
-    if filled:
-        yield block[:filled]
+    if small:
+        yield np.concatenate(small)
 
 
 class PrivateSteps:
@@ -115,10 +116,8 @@ class PrivateSteps:
 
         self._inner, self._parameters, self._mechanism, self._on = inner, list(parameters), mechanism, on
         self._batch, self._rate = batch, rate
-        # kept from step to step, for fresh memory takes longer than what is done with it
-        size = sum(p.numel() for p in self._parameters)
-        self._block = np.empty(min(_BLOCK, size), np.int64)
-        mechanism.noise_std(size)  # noise that is too large for a lattice is refused here, before anything is charged
+        self._size = sum(p.numel() for p in self._parameters)
+        mechanism.noise_std(self._size)  # what is too large for a lattice is refused here, before anything is charged
         self._accountant = RDPAccountant()
         self._schedule = None if schedule is None else schedule(inner)
         if self._schedule is not None and not callable(getattr(self._schedule, "state_dict", None)):
@@ -132,21 +131,20 @@ class PrivateSteps:
         return found
 
     def step(self, totals: Iterable[torch.Tensor]) -> None:
-        """One noisy step along a sum, given in int64 for every parameter."""
+        """One noisy step along a sum, given in int64 for every parameter; it is overwritten."""
         import torch
 
-        size = sum(p.numel() for p in self._parameters)
-        noisy = torch.empty(size, dtype=max((p.dtype for p in self._parameters), key=lambda kind: kind.itemsize))
+        noisy = torch.empty(self._size, dtype=max((p.dtype for p in self._parameters), key=lambda kind: kind.itemsize))
         start = 0
-        for whole in _blocks(totals, self._block):
+        for whole in _portions(totals):
             if self._mechanism.exact:
-                found = self._mechanism.release_whole(whole, self._on.unit * 2.0**-BITS, of=size)
+                found = self._mechanism.release_whole(whole, self._on.unit * 2.0**-BITS, of=self._size)
             else:
-                found = self._mechanism.release_part(self._on.values(whole), of=size)
+                found = self._mechanism.release_part(self._on.values(whole), of=self._size)
             noisy[start : start + whole.size] = torch.from_numpy(found)
             start += whole.size
-        if start != size:  # the rest would be what memory held, without noise
-            raise ValueError(f"totals must be of all {size} entries of the parameters, got {start}")
+        if start != self._size:  # the rest would be what memory held, without noise
+            raise ValueError(f"totals must be of all {self._size} entries of the parameters, got {start}")
         for p, gradient in zip(self._parameters, noisy.split([p.numel() for p in self._parameters]), strict=True):
             p.grad = gradient.to(p).reshape(p.shape).div_(self._batch)
         self._inner.step()
