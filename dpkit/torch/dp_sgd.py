@@ -304,8 +304,8 @@ def dp_sgd(
         kept = None
         if checkpoint is not None:
             described = {
-                "units": sums.units, "rows": n, "parameters": len(released.values()), "clip": problem.clip,
-                "epochs": last, "batch": expected, "sampling": sampling, "max_batch": max_batch,
+                "units": sums.units, "rows": n, "parameters": sum(p.numel() for p in problem.parameters),
+                "clip": problem.clip, "epochs": last, "batch": expected, "sampling": sampling, "max_batch": max_batch,
                 "adjacency": budget.adjacency, "noise_multiplier": z,
             }  # fmt: skip
             kept = Kept(

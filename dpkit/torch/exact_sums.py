@@ -252,6 +252,8 @@ class Products:
                 length = torch.sqrt(own) * alpha
             scales.append(alpha)
             lengths.append(length)
+        if T == 1:  # what U and B were made of
+            del self._inputs, self._backs
         self._scales, self._lengths = torch.cat(scales), torch.cat(lengths)
         return torch.cat(squares)
 

@@ -143,6 +143,7 @@ class PrivateSteps:
                 found = self._mechanism.release_part(self._on.values(whole), of=self._size)
             noisy[start : start + whole.size] = torch.from_numpy(found)
             start += whole.size
+            del whole, found  # which hold the sum that they are a part of, before the next is made
         if start != self._size:  # the rest would be what memory held, without noise
             raise ValueError(f"totals must be of all {self._size} entries of the parameters, got {start}")
         for p, gradient in zip(self._parameters, noisy.split([p.numel() for p in self._parameters]), strict=True):

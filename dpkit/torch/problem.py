@@ -181,25 +181,32 @@ class Items:
 
 
 class Released:
-    """What leaves the run: a copy of the untrained module, in which only the released parameters change."""
+    """What leaves the run: a copy of the untrained module, in which only the released parameters change.
+
+    They take no memory before the first of them are released.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.module = copy.deepcopy(problem.module)
         self._trained = problem.parameters
         self._own = [p for p in self.module.parameters() if p.requires_grad]
+        for own in self._own:
+            own.data = own.data.new_empty(0)
 
     def update(self) -> NDArray[np.float64]:
         """Copy the parameters as they are now into the module; all of them as one vector."""
         for own, trained in zip(self._own, self._trained, strict=True):
-            own.data.copy_(trained.data)
+            own.data = trained.data.clone()
         return self.values()
 
     def values(self) -> NDArray[np.float64]:
         """The parameters that were copied last, as one vector."""
+        import torch
+
         found = np.empty(sum(p.numel() for p in self._own))
         start = 0
         for p in self._own:
-            found[start : start + p.numel()] = p.detach().double().cpu().numpy().ravel()
+            torch.from_numpy(found[start : start + p.numel()]).copy_(p.detach().reshape(-1))
             start += p.numel()
         return found
 
@@ -209,9 +216,9 @@ class Released:
 
         start = 0
         for own, trained in zip(self._own, self._trained, strict=True):
-            own.data.copy_(torch.from_numpy(x[start : start + own.numel()]).reshape(own.shape))
-            trained.data.copy_(own.data)
-            start += own.numel()
+            trained.data.copy_(torch.from_numpy(x[start : start + trained.numel()]).reshape(trained.shape))
+            own.data = trained.data.clone()
+            start += trained.numel()
 
 
 def torch_optimizer(
