@@ -43,12 +43,13 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from accounting import (
     Budget,
@@ -227,8 +228,6 @@ def dp_sgd(
     >>> bool((labels == y).mean() > 0.8), round(fit.epsilon, 4), ledger.total == fit.cost  # doctest: +SKIP
     (True, 4.0, True)
     """
-    from scipy.optimize import OptimizeResult
-
     try:
         import opacus  # noqa: F401
         import torch  # noqa: F401
@@ -276,97 +275,170 @@ def dp_sgd(
 
     def fit() -> OptimizeResult:
         n = public_count(sums.units, public_rows, budget.adjacency)
-        expected = max(1, math.isqrt(n)) if asked is None else asked
         if n == 0:
-            nothing = {
-                "module": released.module,
-                "epsilon": 0.0,
-                "noise_multiplier": math.inf,
-                "history": [],
-                "path": "no gradient was taken",
-            }
-            message = "no rows: the start is returned"
-            return outcome(released.update(), NOTHING, nit=0, nfev=0, message=message, clipped=0, **nothing)
-        if expected > n:
-            raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
-        steps = math.ceil(n / expected)
-        batches = checked_batches(sampling, n, expected, max_batch, count=sums.units, steps=last * steps, budget=budget)
-
-        def epochs_of(count: int) -> Release:
-            return batches.price(z, steps=count * steps, adjacency=budget.adjacency)
-
-        z = _noise_multiplier(last * steps, batches, budget)
+            return _untrained(released)
+        plan = _planned(n, sums.units, budget, last, asked, sampling, max_batch)
+        z = plan.noise_multiplier
         mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
-        rate = expected / n if sampling == "poisson" else None
-        private = PrivateSteps(
-            inner, problem.parameters, mechanism, sums.on, batch=expected, rate=rate, schedule=schedule
-        )
+        size, rate = plan.batches.batch, plan.batches.batch / n if sampling == "poisson" else None
+        private = PrivateSteps(inner, problem.parameters, mechanism, sums.on, batch=size, rate=rate, schedule=schedule)
         kept = None
         if checkpoint is not None:
             described = {
                 "units": sums.units, "rows": n, "parameters": sum(p.numel() for p in problem.parameters),
-                "clip": problem.clip, "epochs": last, "batch": expected, "sampling": sampling, "max_batch": max_batch,
+                "clip": problem.clip, "epochs": last, "batch": size, "sampling": sampling, "max_batch": max_batch,
                 "adjacency": budget.adjacency, "noise_multiplier": z,
             }  # fmt: skip
             kept = Kept(
-                Path(checkpoint), described, private, released, source, cost=epochs_of(last), ledger=ledger,
-                label=f"DP-SGD, {last} epochs, {batches.said}",
+                Path(checkpoint), described, private, released, source, cost=plan.cost(last), ledger=ledger,
+                label=f"DP-SGD, {last} epochs, {plan.batches.said}",
             )  # fmt: skip
+        return _Run(plan, private, sums, released, source, ledger, kept, checkpoint, callback, progress).fit()
 
-        begun, success = 0, True
-        message = f"{last} epochs of {steps} steps on {batches.said} of {expected} rows in the mean"
+    return fit() if shared is None else shared.run(fit, released)
+
+
+class _Plan(NamedTuple):
+    """What is fixed before the first step, by public numbers alone."""
+
+    budget: Budget
+    epochs: int
+    batches: Batches
+    noise_multiplier: float
+
+    def cost(self, epochs: int) -> Release:
+        """Of so many epochs."""
+        steps = epochs * self.batches.steps
+        return self.batches.price(self.noise_multiplier, steps=steps, adjacency=self.budget.adjacency)
+
+    def epsilon(self, epochs: int) -> float:
+        """Of their cost, at the budget's δ."""
+        return _epsilon(self.cost(epochs), self.budget)
+
+
+def _planned(
+    n: int, units: int, budget: Budget, epochs: int, batch: int | None, sampling: Sampling, max_batch: int | None
+) -> _Plan:
+    """The batches of a run on ``units``, of which n are public, and the least noise with which it meets the budget."""
+    expected = max(1, math.isqrt(n)) if batch is None else batch
+    if expected > n:
+        raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
+    steps = epochs * math.ceil(n / expected)
+    batches = checked_batches(sampling, n, expected, max_batch, count=units, steps=steps, budget=budget)
+    return _Plan(budget, epochs, batches, _noise_multiplier(steps, batches, budget))
+
+
+def _untrained(released: Released) -> OptimizeResult:
+    """The result of a run without rows."""
+    return outcome(
+        released.update(),
+        NOTHING,
+        nit=0,
+        nfev=0,
+        message="no rows: the start is returned",
+        clipped=0,
+        module=released.module,
+        epsilon=0.0,
+        noise_multiplier=math.inf,
+        history=[],
+        path="no gradient was taken",
+    )
+
+
+@dataclass
+class _Run:
+    """The epochs of one run: each is reserved in the ledger before its first step, or all are by a checkpoint."""
+
+    plan: _Plan
+    private: PrivateSteps
+    sums: UnitSums | SharedSums
+    released: Released
+    source: np.random.Generator
+    ledger: Ledger | None
+    kept: Kept | None
+    checkpoint: str | os.PathLike[str] | None
+    callback: Callable[[OptimizeResult], object] | None
+    progress: Callable[[int, int], object] | None
+    begun: int = 0  # the last epoch of which the cost was asked for
+
+    def fit(self) -> OptimizeResult:
+        """All epochs, and what they gave, also where an interrupt or the ledger ends them early."""
+        last, batches, kept = self.plan.epochs, self.plan.batches, self.kept
+        success = True
+        message = f"{last} epochs of {batches.steps} steps on {batches.said} of {batches.batch} rows in the mean"
         try:
             for epoch in range(1 if kept is None else kept.epochs + 1, last + 1):
-                begun = epoch
+                self.begun = epoch
                 try:
-                    row = None
-                    if ledger is not None and kept is None:
-                        row = ledger.spend(
-                            epochs_of(1),
-                            label=f"DP-SGD, epoch {epoch} of {last}, {batches.said}",
-                            simulation=randomness.is_simulation(source),
-                            plan=epochs_of(last),
-                        )
+                    row = self._reserve(epoch)
                 except BudgetExceeded as refusal:
                     if epoch == 1:
                         raise
-                    begun, success, message = epoch - 1, False, f"stopped after epoch {epoch - 1}: {refusal}"
+                    self.begun, success, message = epoch - 1, False, f"stopped after epoch {epoch - 1}: {refusal}"
                     break
-                with _settled(ledger, row) if kept is None else kept.epoch():
-                    for chosen in batches.epoch(source, sums.units):
-                        private.step(sums.over(chosen))
-                        if progress is not None:
-                            progress(private.taken, last * steps)
-                if callback is not None:
-                    x = released.update() if kept is None else kept.x
-                    spent = _epsilon(epochs_of(epoch), budget)
-                    callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
+                with _settled(self.ledger, row) if kept is None else kept.epoch():
+                    self._steps()
+                self._report(epoch)
         except KeyboardInterrupt:
-            success, message = False, f"interrupted in or after epoch {begun} of {last}: what was trained is kept"
+            success, message = False, f"interrupted in or after epoch {self.begun} of {last}: what was trained is kept"
             if kept is not None:
-                message += f" up to epoch {kept.epochs}, and the same call goes on from {checkpoint}"
+                message += f" up to epoch {kept.epochs}, and the same call goes on from {self.checkpoint}"
         finally:
             if kept is not None:
                 kept.close()
-        cost = epochs_of(begun if kept is None else last)
-        taken = private.taken if kept is None else kept.epochs * steps
-        result = outcome(
-            released.update() if kept is None else kept.x,
-            cost,
-            nit=taken,
-            nfev=taken * expected,
-            message=message,
-            clipped=sums.clipped,
-            module=released.module,
-            epsilon=_epsilon(cost, budget),
-            noise_multiplier=z,
-            history=private.history,
-            path=sums.path,
-        )
+        result = self._result(message)
         result.success = success
         return result
 
-    return fit() if shared is None else shared.run(fit, released)
+    def _reserve(self, epoch: int) -> Row | None:
+        """The ledger's row of this epoch, the first one as the beginning of all."""
+        if self.ledger is None or self.kept is not None:
+            return None
+        return self.ledger.spend(
+            self.plan.cost(1),
+            label=f"DP-SGD, epoch {epoch} of {self.plan.epochs}, {self.plan.batches.said}",
+            simulation=randomness.is_simulation(self.source),
+            plan=self.plan.cost(self.plan.epochs),
+        )
+
+    def _steps(self) -> None:
+        """Those of one epoch."""
+        batches = self.plan.batches
+        for chosen in batches.epoch(self.source, self.sums.units):
+            self.private.step(self.sums.over(chosen))
+            if self.progress is not None:
+                self.progress(self.private.taken, self.plan.epochs * batches.steps)
+
+    def _report(self, epoch: int) -> None:
+        """Tell the callback what is released after this epoch."""
+        from scipy.optimize import OptimizeResult
+
+        if self.callback is not None:
+            x = self._parameters()
+            nit, spent = epoch * self.plan.batches.steps, self.plan.epsilon(epoch)
+            self.callback(OptimizeResult(x=x, module=self.released.module, epoch=epoch, nit=nit, epsilon=spent))
+
+    def _parameters(self) -> NDArray[np.float64]:
+        """As they are now; with a checkpoint, after its last epoch."""
+        return self.released.update() if self.kept is None else self.kept.x
+
+    def _result(self, message: str) -> OptimizeResult:
+        """What was trained, at the cost of the epochs that were begun; with a checkpoint, of all."""
+        paid = self.begun if self.kept is None else self.plan.epochs
+        taken = self.private.taken if self.kept is None else self.kept.epochs * self.plan.batches.steps
+        return outcome(
+            self._parameters(),
+            self.plan.cost(paid),
+            nit=taken,
+            nfev=taken * self.plan.batches.batch,
+            message=message,
+            clipped=self.sums.clipped,
+            module=self.released.module,
+            epsilon=self.plan.epsilon(paid),
+            noise_multiplier=self.plan.noise_multiplier,
+            history=self.private.history,
+            path=self.sums.path,
+        )
 
 
 @lru_cache(maxsize=256)
