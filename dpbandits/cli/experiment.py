@@ -135,9 +135,10 @@ def run(
     if as_json:
         typer.echo(results.to_json())
     else:
-        # those that 80 columns have room for
+        # those that 80 columns have room for, if names take several lines
         head, *rows = ([*row[:2], *row[3:7]] for row in results.cells())
-        say(results.verdict, tabled(dict.fromkeys(head, "left"), rows))
+        head[4] = "less baseline"
+        say(results.verdict, tabled(dict.fromkeys(head, "left"), rows, broken=head[0]))
         say(results.spent + ".")
     if out is not None:
         results.to_json(out)

@@ -5,6 +5,7 @@ The page has the style of the ledger's report (``dpkit report``): no script, not
 
 from __future__ import annotations
 
+import math
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
 
 __all__ = ["drawn", "page"]
 
-_WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 720, 150, 40, 34, 14
+_WIDTH, _RIGHT, _ROW, _TOP = 720, 40, 34, 14
 # of a letter, and beside a name
-_LETTER, _BESIDE = 7, 24
-# four facts in one row where there is room; an interval and a heading in one line
+_LETTER, _BESIDE = 8, 24
+# as wide as the table is, but no wider lines; four facts in one row where there is room; an interval in one line, an
+# arm's name in several
 _STYLE = (
+    "main{max-width:60rem}section p{max-width:44rem}"
     ".facts{grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr))}"
-    "table.wide{font-size:.84rem}table.wide th,table.wide td{white-space:nowrap}"
+    "table.wide{font-size:.84rem;font-variant-numeric:tabular-nums}table.wide td{white-space:nowrap}"
+    "table.wide td:first-child{white-space:normal;min-width:9rem;overflow-wrap:anywhere}"
 )
 _COLOURS = ("#0b63a8", "#b5530a", "#0f7f6c", "#8a3fa0", "#5c5f66", "#a3211a", "#6b4d00", "#3d7a1f")
 
@@ -96,20 +100,20 @@ def _metric(results: ExperimentResults) -> str:
 def _forest(results: ExperimentResults) -> str:
     """Every arm's interval as a bar, its mean as a point."""
     ends = results.intervals
-    least, most = min(low for low, _ in ends.values()), max(high for _, high in ends.values())
+    ticks = _ticks(min(low for low, _ in ends.values()), max(high for _, high in ends.values()))
+    least, most = ticks[0][0], ticks[-1][0]
     bottom = _TOP + _ROW * len(results.arms)
     names = [arm if len(arm) <= 20 else f"{arm[:19]}…" for arm in results.arms]
-    left = min(_LEFT, _BESIDE + _LETTER * max(map(len, names)))
+    left = _BESIDE + _LETTER * max(map(len, names))
 
     def px(value: float) -> float:
         return left + (value - least) / (most - least) * (_WIDTH - left - _RIGHT)
 
     parts = [f'<svg viewBox="0 0 {_WIDTH} {bottom + 30}" role="img" aria-label="Interval of each arm\'s mean">']
-    for step in range(5):
-        value = least + (most - least) * step / 4
+    for value, text in ticks:
         x = px(value)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{bottom}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{value:.3g}</text>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{text}</text>')
     for row, arm in enumerate(results.arms):
         y, (low, high), mean = _TOP + _ROW * (row + 0.5), ends[arm], results.means[arm]
         parts.append(
@@ -119,6 +123,24 @@ def _forest(results: ExperimentResults) -> str:
         if results.counted[arm]:
             parts.append(f'<circle class="point" cx="{px(mean):.1f}" cy="{y:.1f}" r="4.5"/>')
     return "".join(parts) + "</svg>"
+
+
+def _ticks(least: float, most: float) -> list[tuple[float, str]]:
+    """Round values, in equal steps, from at most ``least`` to at least ``most``, and how they are written.
+
+    Examples
+    --------
+    >>> _ticks(0.0846, 0.183)
+    [(0.08, '0.08'), (0.1, '0.10'), (0.12, '0.12'), (0.14, '0.14'), (0.16, '0.16'), (0.18, '0.18'), (0.2, '0.20')]
+    >>> [text for _, text in _ticks(-300.0, 1250.0)]
+    ['-500', '0', '500', '1,000', '1,500']
+    """
+    decade = math.floor(math.log10(most - least))
+    # of three and more steps the longest
+    part = max(part for part in (0.2, 0.5, 1.0, 2.0) if part * 10.0**decade <= (most - least) / 3.0)
+    step, digits = part * 10.0**decade, max(0, (part < 1.0) - decade)
+    first, last = math.floor(least / step + 1e-9), math.ceil(most / step - 1e-9)
+    return [(round(k * step, digits + 2), f"{k * step:,.{digits}f}") for k in range(first, last + 1)]
 
 
 def drawn(results: ExperimentResults, target: Any) -> Any:

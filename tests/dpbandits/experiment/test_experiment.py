@@ -582,6 +582,17 @@ def test_a_table_from_the_command_line_and_its_page(call, tmp_path):
     assert json.loads((tmp_path / "page.json").read_text())["best"] == "new"
 
 
+def test_names_of_arms_take_several_lines_so_that_no_number_is_cut(call, tmp_path):
+    long = "a headline of nine words, all of them short"
+    table = (tmp_path / "test.csv").read_text()
+    (tmp_path / "test.csv").write_text(table.replace(",old,", f',"{long}",'))
+    shown = call("run", "test.csv", "--person", "person", "--baseline", long, "--out", "test.json").output
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines()[:8])) <= 80
+    assert call("report", "test.json", "--out", "page.html").exit_code == 0
+    assert f"{long[:19]}…</text>" in (tmp_path / "page.html").read_text()
+
+
 def test_a_saved_experiment_from_the_command_line(call, tmp_path):
     test = made()
     play(test, 300)
