@@ -223,18 +223,19 @@ class PublicArms(_Rows):
         ValueError
             If a row is none of the arms.
         """
-        return [self._which(row, number) for number, row in enumerate(offered)]
+        data, size = offered.tobytes(), offered.itemsize * offered.shape[1]
+        found = [self._numbers.get(data[start : start + size]) for start in range(0, len(data), size)]
+        return [self._which(offered[i], i) if one is None else one for i, one in enumerate(found)]
 
     def _which(self, row: Array, number: int) -> int:
-        found = self._numbers.get(row.tobytes())
-        if found is None:
-            apart = np.abs(self.rows - row).max(axis=1)
-            found = int(apart.argmin())
-            if apart[found] > _SAME:
-                raise ValueError(
-                    f"arms must be among the {len(self.rows)} that the policy was made with, got row {number}, which "
-                    "is none of them: StandingPrivateGLM is for fixed arms, OnePassPrivateGLM for arms that change"
-                )
+        """The arm of a row that differs from it in its last digits."""
+        apart = np.abs(self.rows - row).max(axis=1)
+        found = int(apart.argmin())
+        if apart[found] > _SAME:
+            raise ValueError(
+                f"arms must be among the {len(self.rows)} that the policy was made with, got row {number}, which "
+                "is none of them: StandingPrivateGLM is for fixed arms, OnePassPrivateGLM for arms that change"
+            )
         return found
 
 

@@ -149,6 +149,15 @@ class ManyRounds:
         for pending in made:
             policy.admit(policy.written(pending))
 
+    def note_many(self, arms: Sequence[Array] | Array, indices: Sequence[int]) -> Iterable[tuple[int, ...]]:
+        """What ``note`` says of every one of many choices."""
+        return map(cast("Policy", self).note, arms, indices)
+
+    def decided_many(self, made: Sequence[Pending]) -> None:
+        """As ``decided`` does one after the other."""
+        for pending in made:
+            cast("Policy", self).decided(pending)
+
     def check_told(self, key: int, reward: Any) -> None:
         """Refuse what ``update`` would: asked of all rewards before the first, where a class has its own ``update``."""
         policy = cast("Policy", self)
@@ -339,7 +348,7 @@ def _stretch(policy: Policy, rounds: Rounds, who: list[int] | None) -> Stretch:
     arms = _chosen(policy, rounds, picks)
     ids = range(first, first + len(indices))
     if policy.notes or who is not None:
-        notes: Iterable[tuple[int, ...]] = map(policy.note, arms, indices) if policy.notes else repeat(())
+        notes: Iterable[tuple[int, ...]] = policy.note_many(arms, indices) if policy.notes else repeat(())
         made = [*map(Pending, arms, indices, ids, notes, repeat(NOBODY) if who is None else who)]
     else:
         made = [*map(Pending, arms, indices, ids)]

@@ -50,8 +50,7 @@ def admit(policy: PrivatePolicy[Any], made: list[Pending]) -> None:
             policy.run.end()  # nothing was done
             raise
         if "decided" in policy.own:
-            for pending in made:
-                policy.decided(pending)
+            policy.decided_many(made)
         first = policy.decisions
         policy.waiting.update(zip(range(first, first + len(made)), made, strict=True))
         policy.decisions += len(made)

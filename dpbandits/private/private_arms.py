@@ -243,6 +243,18 @@ class PrivateArms(PrivatePolicy[Estimate]):
         # as it is decided, live or from the journal: whether its reward comes is a secret
         self.sums.turns.decided(pending.round, pending.index if len(pending.arm) else None)
 
+    def decided_many(self, made: Sequence[Pending]) -> None:
+        if type(self).decided is not PrivateArms.decided or not all(len(pending.arm) for pending in made):
+            super().decided_many(made)
+        elif made:
+            self.sums.turns.decided_many(made[0].round, np.array([pending.index for pending in made]))
+
+    def learn_many(self, made: Sequence[Pending], rewards: Sequence[float]) -> None:
+        if type(self).learn is not PrivateArms.learn or self.persons is not None:
+            super().learn_many(made, rewards)
+        elif made:
+            self.sums.add_many(np.array([pending.index for pending in made]), np.array(rewards))
+
     def learn(self, pending: Pending, reward: float) -> None:
         self.sums.add(pending.index, reward)
         self.sums.turns.tell(pending.index, pending.person)

@@ -54,10 +54,11 @@ Denisov et al. (2022) for the noise; Aitken (1936) for the weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import Budget
@@ -250,6 +251,11 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
         return tuple(self.offer.which(arm[None]))
 
+    def note_many(self, arms: Sequence[Array] | Array, indices: Sequence[int]) -> Iterable[tuple[int, ...]]:
+        if type(self).note is not StandingPrivateGLM.note:
+            return super().note_many(arms, indices)
+        return [(number,) for number in self.offer.which(np.asarray(arms))]
+
     def checked_pending(self, pending: Pending) -> Pending:
         found = super().checked_pending(pending)
         if not 0 <= found.note[0] < len(self.arms):
@@ -269,9 +275,23 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         # as it is decided, live or from the journal: whether its reward comes is a secret
         self.sums.decided(pending.round, pending.note[0])
 
+    def decided_many(self, made: Sequence[Pending]) -> None:
+        if type(self).decided is not StandingPrivateGLM.decided:
+            super().decided_many(made)
+        elif made:
+            self.sums.decided_many(made[0].round, np.array([pending.note[0] for pending in made]))
+
     def learn(self, pending: Pending, reward: float) -> None:
         g = min(max(-self.clip, reward - self.levels.centre), self.clip)
         self.sums.add(pending.note[0], g, together=self.public.together > self.releases)
+
+    def learn_many(self, made: Sequence[Pending], rewards: Sequence[float]) -> None:
+        if type(self).learn is not StandingPrivateGLM.learn:
+            super().learn_many(made, rewards)
+        elif made:
+            g = np.clip(np.array(rewards) - self.levels.centre, -self.clip, self.clip)
+            arms = np.array([pending.note[0] for pending in made])
+            self.sums.add_many(arms, g, together=self.public.together > self.releases)
 
     def close_batch(self) -> Estimate:
         k = self.releases + 1

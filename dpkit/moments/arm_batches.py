@@ -16,8 +16,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting import Adjacency, Budget, Gaussian, Laplace, Release, calibrate
+from accounting.arrays import Array
 from accounting.checks import choice, integer
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge
@@ -206,6 +208,21 @@ class ArmBatches:
         if not abs(g) <= 0.5 * (1.0 + 1e-9):  # also true for NaN
             raise ValueError(f"r must be from {self._centre - self._length / 2:g}, {self._length:g} long, got r={r!r}")
         self.sums[arm] += min(max(round(g * _STEPS), -_STEPS // 2), _STEPS // 2)
+
+    def add_many(self, arms: NDArray[np.int64], r: Array) -> None:
+        """Take in many records, as :meth:`add` does one after the other.
+
+        Raises
+        ------
+        ValueError
+            If one is outside of the range. Nothing changes.
+        """
+        g = (r - self._centre) / self._length
+        inside = np.abs(g) <= 0.5 * (1.0 + 1e-9)
+        if not inside.all():
+            self.add(int(arms[~inside][0]), float(r[~inside][0]))
+        steps = np.clip(np.rint(g * _STEPS), -_STEPS // 2, _STEPS // 2)
+        self.sums += np.bincount(arms, weights=steps, minlength=len(self.sums)).astype(np.int64)
 
     def release(self, arm: int, decisions: int) -> float:
         """Close the batch of an arm after so many decisions, and return its noisy sum of r − c."""

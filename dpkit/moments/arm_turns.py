@@ -72,6 +72,15 @@ class ArmTurns:
             self._count()
         self.last, self.decisions = 0 if arm is None else arm + 1, round + 1
 
+    def decided_many(self, first: int, arms: NDArray[np.int64]) -> None:
+        """Decisions in the rounds from ``first`` on, each for an arm, as :meth:`decided` takes them one by one."""
+        if not len(arms):
+            return
+        if first >= self.decisions:
+            self._count()
+        self.counted += np.bincount(arms[:-1], minlength=len(self.counted))
+        self.last, self.decisions = int(arms[-1]) + 1, first + len(arms)
+
     def _count(self) -> None:
         """Count the last decision, once."""
         last, self.last = self.last, 0

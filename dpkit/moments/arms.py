@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting import Adjacency, Budget, Gaussian, Release, calibrate
 from accounting.arrays import Array
@@ -213,6 +214,19 @@ class ArmSums:
             self._count(place)
         self.waiting[place], self.decisions = arm, round + 1
 
+    def decided_many(self, first: int, arms: NDArray[np.int64]) -> None:
+        """Plays in the rounds from ``first`` on, as :meth:`decided` takes them one after the other."""
+        if first != self.decisions or not len(arms):  # a play that was left unmade, or none
+            for round, arm in enumerate(arms.tolist(), first):
+                self.decided(round, arm)
+            return
+        late, end = len(self.waiting), first + len(arms)
+        places = np.arange(first, first + late) % late  # the oldest of those that wait is the first
+        plays = np.concatenate([self.waiting[places], arms])
+        counted = plays[: len(arms)]
+        self.plays += np.bincount(counted[counted >= 0], minlength=len(self.plays))
+        self.waiting[np.arange(end - late, end) % late], self.decisions = plays[len(arms) :], end
+
     def _count(self, place: int) -> None:
         """Count the oldest play that waits, once."""
         arm = int(self.waiting[place])
@@ -236,6 +250,24 @@ class ArmSums:
         else:
             self.records[d + arm] += np.rint(self._unit * self._c * g)
         self.records[-1] += np.rint(self._unit * self._a)
+
+    def add_many(self, arms: NDArray[np.int64], g: Array, *, together: bool) -> None:
+        """Take in many records, as :meth:`add` does one after the other: sums of whole numbers are exact in any order.
+
+        Raises
+        ------
+        ValueError
+            If one of ``g`` is not from low to high. Nothing changes.
+        """
+        inside = (self._low <= g) & (g <= self._high)
+        if not inside.all():
+            self.add(int(arms[~inside][0]), float(g[~inside][0]), together=together)
+        d, scaled = self._arms.shape[1], self._unit * self._c * g
+        if together:
+            self.records[:d] += np.rint(scaled[:, None] * self._arms[arms]).sum(axis=0)
+        else:
+            self.records[d:-1] += np.bincount(arms, weights=np.rint(scaled), minlength=len(self._arms))
+        self.records[-1] += len(arms) * np.rint(self._unit * self._a)
 
     def release(self) -> tuple[Array, float, Array]:
         """Close the batch: noisy sums of g·x and, after them, of g, and the number of records; and the batch's plays.

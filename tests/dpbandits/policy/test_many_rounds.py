@@ -483,6 +483,30 @@ def test_a_select_of_ones_own_is_asked_every_time():
     assert policy.asked == 5
 
 
+@pytest.mark.parametrize("name", ["StandingPrivateGLM", "PrivateArms"])
+def test_steps_of_ones_own_are_taken_for_every_round(name):
+    kind, asked = getattr(policies, name), []
+
+    class Own(kind):
+        def decided(self, pending):
+            asked.append("decided")
+            super().decided(pending)
+
+        def note(self, arm, index):
+            asked.append("note")
+            return super().note(arm, index)
+
+        def learn(self, pending, reward):
+            asked.append("learn")
+            super().learn(pending, reward)
+
+    arms = {"dim": 2, "arms": np.eye(2)} if name == "StandingPrivateGLM" else {"arms": 2}
+    policy = Own(**arms, budget=Budget(1.0, 1e-5), horizon=1000, first_batch=100)
+    policy.update_many(policy.select_many(5), np.ones(5))
+    assert asked.count("decided") == asked.count("learn") == 5
+    assert asked.count("note") == (5 if policy.notes else 0)
+
+
 @pytest.mark.parametrize("link", ["linear", "logistic", "probit", "poisson"])
 def test_many_records_are_those_of_each_round(link):
     """Also of short, long and broken vectors, and at e = 0."""

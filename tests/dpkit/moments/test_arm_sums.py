@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from accounting import Budget
 from dpkit.moments import ArmSums, reward_scales, reward_sensitivity
+from dpkit.moments.arm_batches import ArmBatches
+from dpkit.moments.arm_turns import ArmTurns
 
 # ----------------------------------------------------------------------------------------------- sensitivity
 
@@ -145,6 +147,68 @@ def test_plays_are_counted_as_they_are_decided_so_many_rounds_later(delay, batch
         expected = np.bincount(chosen[counted:until], minlength=3).tolist()
         assert other.release()[2].tolist() == kept.release()[2].tolist() == expected
         counted = until
+
+
+@settings(max_examples=100)
+@given(
+    delay=st.integers(0, 6),
+    parts=st.lists(st.lists(st.integers(0, 2), max_size=9), max_size=4),
+    again=st.booleans(),
+)
+def test_many_plays_are_those_of_one_after_the_other(delay, parts, again):
+    """With an oldest one that waits, without, and where the first is made again after an interrupt."""
+    one, many = sums(3, delay=delay), sums(3, delay=delay)
+    rounds = 0
+    for arms in parts:
+        first = max(0, rounds - 1) if again else rounds
+        for round, arm in enumerate(arms, first):
+            one.decided(round, arm)
+        many.decided_many(first, np.array(arms, np.int64))
+        rounds = max(rounds, first + len(arms))
+    assert str(many.kept()) == str(one.kept())
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_many_records_are_those_of_one_after_the_other(together):
+    one, many, rng = sums(3), sums(3), np.random.default_rng(0)
+    arms, g = rng.integers(0, 3, 50), rng.uniform(-0.3, 0.7, 50)
+    for arm, value in zip(arms.tolist(), g.tolist(), strict=True):
+        one.add(arm, value, together=together)
+    many.add_many(arms, g, together=together)
+    assert np.array_equal(many.records, one.records)
+    before = many.records.copy()
+    for wrong in (5.0, np.nan):
+        with pytest.raises(ValueError, match="g must be from"):
+            many.add_many(arms, np.append(g[1:], wrong), together=together)
+    assert np.array_equal(many.records, before)
+
+
+def test_many_records_of_batches_are_those_of_one_after_the_other():
+    one, many = (ArmBatches(3, 0.0, 1.0, budget=Budget(1.0, 0.0)) for _ in range(2))
+    rng = np.random.default_rng(0)
+    arms, r = rng.integers(0, 3, 50), np.append(rng.random(48), [0.0, 1.0])
+    for arm, value in zip(arms.tolist(), r.tolist(), strict=True):
+        one.add(arm, value)
+    many.add_many(arms, r)
+    assert np.array_equal(many.sums, one.sums)
+    for wrong in (1.1, np.nan):
+        with pytest.raises(ValueError, match="r must be from"):
+            many.add_many(arms, np.append(r[1:], wrong))
+    assert np.array_equal(many.sums, one.sums)
+
+
+@settings(max_examples=60)
+@given(parts=st.lists(st.lists(st.integers(0, 2), max_size=5), max_size=4), again=st.booleans())
+def test_many_turns_are_those_of_one_after_the_other(parts, again):
+    one, many = ArmTurns(3, people=False), ArmTurns(3, people=False)
+    rounds = 0
+    for arms in parts:
+        first = max(0, rounds - 1) if again else rounds
+        for round, arm in enumerate(arms, first):
+            one.decided(round, arm)
+        many.decided_many(first, np.array(arms, np.int64))
+        rounds = max(rounds, first + len(arms))
+    assert str(many.kept()) == str(one.kept())
 
 
 def test_states_go_on_and_wrong_ones_are_refused():
