@@ -314,6 +314,8 @@ def _delta_of_sum(parts: Parts, epsilon: float) -> float:
     if epsilon >= losses.reach * (1 + 1e-12):
         return losses.cut_off
     infinite = _infinite(parts)
+    if infinite == 1.0:  # there are no finite losses
+        return 1.0
     # what the Rényi curve says of the finite losses is where to begin, and no bound
     about = min(1.0, infinite + best_delta(losses.divergence, epsilon))
     return _descend(lambda level: _profile(parts, level).delta_at(epsilon), infinite, about)

@@ -26,6 +26,7 @@ from accounting import (
     epsilon,
 )
 from accounting.ledger.record.release_json import decode, encode
+from accounting.loss import allocated
 from accounting.loss.allocated import AllocatedPair, SwappedAllocatedPair
 from accounting.loss.allocated_epochs import large_ratios
 from accounting.loss.allocated_ratio import Ratio, ends_of
@@ -319,6 +320,13 @@ def test_simulated_epochs_agree(case: tuple[float, int, float]) -> None:
         above, below = (AllocatedPair(GaussianPair(1 / z), steps, present, lower) for lower in (False, True))
         assert below.delta(at) - error <= float(values.mean()) <= above.delta(at) + error
         assert above.delta(at) - below.delta(at) < error
+
+
+def test_where_all_losses_are_infinite_nothing_is_hidden(monkeypatch):
+    """As those of a swap are with noise below 0.1, of which the curve takes ten seconds."""
+    monkeypatch.setattr(allocated, "swap_curve", lambda pair, steps: (np.array([0.0, 40.0]), np.array([1.0, 1.0])))
+    swapped = RandomAllocated(Gaussian(0.0999, adjacency="add_remove"), 10, adjacency="replace")
+    assert delta(10 * swapped, 200.0) == 1.0
 
 
 @pytest.mark.parametrize(("steps", "mu"), [(2, 2.0), (30, 1.0)])
