@@ -42,6 +42,8 @@ Sampling = Literal["poisson", "balls_in_bins", "shuffle"]
 _SAID: dict[str, str] = {"poisson": "Poisson samples", "balls_in_bins": "balls in bins", "shuffle": "shuffled batches"}
 # What a cap may take of the budget's δ, where one is proposed.
 _SHARE = 0.01
+# Of a budget by "replace" with balls in bins: ε above it takes minutes to price.
+_MOST_SWAPPED = 50.0
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,11 @@ def checked_batches(
         raise ValueError(
             "sampling must not be 'shuffle' where units come and go, for that moves others from batch to batch: take "
             f"'balls_in_bins' or a budget by 'replace', got budget.adjacency={budget.adjacency!r}"
+        )
+    if sampling == "balls_in_bins" and budget.adjacency == "replace" and budget.epsilon > _MOST_SWAPPED:
+        raise ValueError(
+            f"sampling must be 'poisson' for a budget by 'replace' with epsilon above {_MOST_SWAPPED:g}: it needs no "
+            f"more noise, and that of balls in bins takes minutes to find, got {budget!r}"
         )
     if count != units and (sampling == "shuffle" or max_batch is not None):
         raise ValueError(

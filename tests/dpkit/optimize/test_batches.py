@@ -128,6 +128,7 @@ def test_a_cap_keeps_units_evenly():
         ("poisson", 90, REPLACE, 1000, r"at least 1\d\d takes 1% of δ"),
         ("balls_in_bins", 90, REPLACE, 1000, r"at least 1\d\d takes 1% of δ"),
         ("shuffle", None, REPLACE, 999, "public_rows must be the number of units, 999"),
+        ("balls_in_bins", None, Budget(51.0, 1e-5), 1000, "sampling must be 'poisson' for a budget by 'replace'"),
     ],
 )
 def test_what_has_no_price_is_refused(sampling, cap, budget, count, message):
