@@ -495,7 +495,7 @@ _NEIGHBOURS: dict[str, tuple[str | None, ...]] = {
 }  # fmt: skip
 # What may be sampled, and of what the largest loss is reached or approached by some mechanism.
 _SAMPLED = ("gaussian", "laplace", "coins", "discrete gaussian", "discrete laplace")
-_REACHED = (*_SAMPLED, "sampled", "batch", "span", "maximum")
+_REACHED = (*_SAMPLED, "sampled", "batch", "span", "maximum", "shuffled")
 
 Part = tuple[str, Any]  # a kind of law with its parameters, hashable, so that equal ones are counted together
 
@@ -614,10 +614,8 @@ def _coins(epsilon: arb, categories: int | str, failing: arb) -> Atoms:
 
 
 def _sampled(law: Law, rate: arb, present: bool) -> Law:
-    if isinstance(law, GaussianLaw):
-        return SampledGaussian(law, rate, present)
     if not isinstance(law, Atoms):
-        return Sampled(law, rate, present)
+        return SampledGaussian(law, rate, present) if isinstance(law, GaussianLaw) else Sampled(law, rate, present)
     # under Q the masses are e^(−l)P; what fails under P does so with the probability q, under Q it is told, too
     ratios = [1 - rate + rate * loss.exp() for loss in law.losses]
     under_q = [mass * (-loss).exp() for mass, loss in zip(law.masses, law.losses, strict=True)]
@@ -634,7 +632,9 @@ def _sampled(law: Law, rate: arb, present: bool) -> Law:
     # a unit that is absent: e^(tL) = r^(−t) ≤ (1 − q)^(−t), under Q, whose left out mass is that of P by symmetry
     less = None if rest is None else (lambda t: rest(arb(0)) * (1 - rate) ** (-t))
     losses = [-ratio.log() for ratio in ratios] + [-loss for loss in failed]
-    return Atoms(losses, under_q + [failing for _ in failed], 0, rest=less, lattice=two)
+    found = Atoms(losses, under_q + [failing for _ in failed], 0, rest=less, lattice=two)
+    found.top = -(1 - rate).log() if found.top is None else found.top
+    return found
 
 
 def _on_contour(
