@@ -2,7 +2,9 @@
 
 ``python -m benchmarks.mutants accounting/compose --tests tests/accounting --mutants 200`` draws so many of all possible
 mutants by a seed: a comparison, an operator, a number, a condition or min and max changed, or a statement left out.
-What only changes messages, types or how objects print is not touched. First every test is run once, and it is noted
+What only changes messages, types or how objects print is not touched; nor are numbers of which other values are as
+valid: those of a module's private constants in capitals, which are sizes and limits of a search or a table, and numbers
+below 10⁻⁶, by which results are rounded to the safe side. First every test is run once, and it is noted
 which functions it calls, and for how long it runs; then each mutant meets the tests that call its function (or, outside
 of functions, one of its file), quickest first, until one fails or takes far too long. Which ones survive is printed:
 some of them compute the same, more slowly or with another rounding, and are no fault; a reader must say which.
@@ -83,7 +85,7 @@ def kinds(node: ast.AST) -> Iterator[str]:
         yield "operator"
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
         yield "sign"
-    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float) and not 0 < node.value < 1e-6:
         yield "number"
     if isinstance(node, ast.If | ast.While | ast.IfExp):
         yield "condition"
@@ -124,6 +126,14 @@ def change(node: Any, kind: str) -> None:
             raise ValueError(kind)
 
 
+def _is_chosen(statement: ast.AST) -> bool:
+    """Whether it sets private constants of a module."""
+    if not isinstance(statement, ast.Assign):
+        return False
+    names = [node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+    return bool(names) and all(name.startswith("_") and name.isupper() for name in names)
+
+
 def mutants(path: Path) -> Iterator[Mutant]:
     """All of a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -134,6 +144,8 @@ def mutants(path: Path) -> Iterator[Mutant]:
             if isinstance(child, ast.Raise | ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom | ast.arg):
                 continue
             if isinstance(child, ast.If) and name_of(child.test) == "TYPE_CHECKING":
+                continue
+            if node is tree and _is_chosen(child):
                 continue
             inside = function
             if isinstance(child, ast.FunctionDef):
@@ -303,7 +315,7 @@ def main() -> None:
             print(f"survived ({len(taken)} of {len(tests)} tests) {mutant}", flush=True)
         if number % 10 == 0:
             print(f"{number}: {len(survived)} survived, {time.monotonic() - start:.0f} s", flush=True)
-    share = f"{len(survived)} of {len(drawn)} survived ({len(survived) / len(drawn):.1%})"
+    share = f"{len(survived)} of {len(drawn)} survived ({len(survived) / max(1, len(drawn)):.1%})"
     print(f"{options.room}: {share}; {uncalled} in code that no test calls; {len(every):,} mutants in all")
 
 
