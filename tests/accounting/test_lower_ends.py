@@ -166,6 +166,7 @@ class LaplaceNoise(Release):
         (2 * LaplaceNoise() + Laplace(2.0), 2.5),
         (PoissonSubsampled(LaplaceNoise(), 0.5), math.log1p(0.5 * math.expm1(1.0))),
         (parallel(LaplaceNoise(), Laplace(2.0)), 1.0),
+        (PoissonSubsampled(parallel(LaplaceNoise(), Laplace(2.0)), 0.5), math.log1p(0.5 * math.expm1(1.0))),
         # outputs with G(s) of P and s of Q before them are e^(μ(G(s) − s)) times as likely as in one run, and G(s) − s
         # is at most the total variation
         (BestOfPoissonRuns(LocalShuffled(1.0, 200), 5), 1.0 + 5 * delta(LocalShuffled(1.0, 200), 0.0)),
@@ -175,6 +176,13 @@ class LaplaceNoise(Release):
 def test_at_delta_0_no_lower_end_is_above_what_may_be_lost(release: Release, most: float) -> None:
     """Where accountants have no price at δ = 0, or a larger one."""
     assert 0.4 * most < lower_epsilon(release, 0.0) <= most < 0.9 * float(epsilon(release, 0.0))
+
+
+def test_a_sample_of_what_has_two_directions_is_no_witness() -> None:
+    """A unit that is present outside would have to be absent inside: nothing is claimed from below."""
+    best = accounting.BestOfRuns(PoissonSubsampled(accounting.Gaussian(1.0), 0.3), 0.5)
+    assert lower_epsilon(best, 1e-5) > 0
+    assert lower_epsilon(PoissonSubsampled(best, 0.2), 1e-5) == 0
 
 
 @settings(max_examples=8)
