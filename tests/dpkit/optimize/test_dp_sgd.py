@@ -647,7 +647,7 @@ class Counting(nn.Linear):
         ({"batch": 0}, ValueError, "batch must be at least 1"),
         ({"learning_rate": -1.0}, ValueError, "learning_rate must be positive"),
         ({"rows_at_once": 0}, ValueError, "rows_at_once must be at least 1"),
-        ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=1.0)}, TypeError, "optimizer must be a function of the"),
+        ({"optimizer": "one that is made"}, TypeError, "optimizer must be a function of the"),
         ({"optimizer": lambda parameters: 3}, TypeError, r"optimizer must return a torch\.optim\.Optimizer"),
         ({"optimizer": lambda p: torch.optim.SGD(p[:1], lr=1.0)}, ValueError, "optimizer must hold the parameters"),
         ({"optimizer": lambda p: torch.optim.LBFGS(p)}, ValueError, "optimizer must take a step from one gradient"),
@@ -661,6 +661,8 @@ def test_refusals_draw_and_record_nothing_and_change_no_module(change, error, me
     X, y = rows()
     arguments = {"model": network(), "X": X, "y": y, "loss": loss, "clip": 1.0, "budget": BUDGET, "public_rows": 40}
     arguments |= change
+    if change.get("optimizer") == "one that is made":  # here: with the first of all torch loads what takes seconds
+        arguments["optimizer"] = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     model = arguments["model"]
     state = copy.deepcopy(model.state_dict()) if isinstance(model, nn.Module) else {}
     with refused(error, message, change.get("ledger")) as known:
