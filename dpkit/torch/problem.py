@@ -39,8 +39,8 @@ class Problem(NamedTuple):
         """One row's gradient, so that a module that cannot be run row by row is refused before anything is charged."""
         if not len(self.rows):
             return
+        row = self.rows.at(np.zeros(1, dtype=np.intp))
         try:
-            row = self.rows.at(np.zeros(1, dtype=np.intp))
             self.gradients(*row)
             for _ in self.batch_sums.sums(*row)[0]:
                 pass
@@ -50,8 +50,9 @@ class Problem(NamedTuple):
                     "model and loss must not draw random numbers: torch's generator would tie the gradient of a row to "
                     "the rows before it, got a module that does: take its dropout out, or set p=0"
                 ) from error
+            shapes = ", ".join(f"{tuple(v.shape[1:])} of {v.dtype}" for v in row)
             raise ValueError(
-                "model and loss must give the gradient of one row under torch.func.vmap, "
+                f"model and loss must give the gradient of one row under torch.func.vmap, its X and y {shapes}, "
                 f"got {type(error).__name__}: {error}"
             ) from error
 
@@ -101,7 +102,8 @@ def module_problem(
         )
     errors = ModuleValidator.validate(model, strict=False)
     if errors:
-        raise ValueError(f"model must be a module that Opacus admits, got: {'; '.join(map(str, errors))}")
+        way = "opacus.validators.ModuleValidator.fix(model) replaces such layers" if model.training else "model.train()"
+        raise ValueError(f"model must be a module that Opacus admits: {way}, got: {'; '.join(map(str, errors))}")
     devices = {p.device for p in model.parameters()}
     if len(devices) > 1 or "mps" in {device.type for device in devices}:
         found = sorted(map(str, devices))
@@ -113,7 +115,10 @@ def module_problem(
     rows: Arrays | Items
     if y is None:
         if not (hasattr(X, "__getitem__") and hasattr(X, "__len__")) or isinstance(X, (np.ndarray, torch.Tensor, list)):
-            raise TypeError(f"y must be given unless X is a Dataset with a length, got X of {type(X)!r} and y=None")
+            raise TypeError(
+                "y must be given unless X is a Dataset with a length (a DataLoader has one, .dataset: batches are made "
+                f"here), got X of {type(X)!r} and y=None"
+            )
         rows = Items(X, trainable[0])
     else:
         rows = Arrays(_tensor("X", X, trainable[0]), _tensor("y", y, trainable[0]))

@@ -617,14 +617,14 @@ class Counting(nn.Linear):
         (
             {"model": nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1))},
             ValueError,
-            "model must be a module that Opacus admits, got: BatchN",
+            "ModuleValidator.fix\\(model\\) replaces such layers, got: BatchN",
         ),
         (
             {"model": nn.Sequential(nn.BatchNorm1d(3, affine=False), nn.Linear(3, 1))},
             ValueError,
             "gradient of one row under",
         ),
-        ({"model": network().eval()}, ValueError, "Model needs to be in training mode"),
+        ({"model": network().eval()}, ValueError, "admits: model.train\\(\\), got: Model needs to be in training mode"),
         ({"model": network().requires_grad_(False)}, ValueError, "model must have trainable parameters"),
         ({"loss": None}, TypeError, "loss must be a function"),
         ({"loss": lambda outputs, targets: 3.0}, ValueError, "gradient of one row under"),
