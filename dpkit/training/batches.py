@@ -35,7 +35,7 @@ from accounting import Adjacency, ApproxDP, Budget, Gaussian, PoissonSubsampled,
 from accounting.checks import integer
 from dpkit.training.rows import poisson_sample
 
-__all__ = ["Batches", "Sampling", "checked_batches"]
+__all__ = ["Batches", "Sampling", "check_price", "checked_batches"]
 
 Sampling = Literal["poisson", "balls_in_bins", "shuffle"]
 
@@ -122,6 +122,16 @@ class Batches:
         return low
 
 
+def check_price(sampling: str, budget: Budget) -> None:
+    """Refuse balls in bins, cyclic ones too, for a budget of which the noise takes minutes to find."""
+    if "balls_in_bins" in sampling and budget.adjacency == "replace" and budget.epsilon > _MOST_SWAPPED:
+        raise ValueError(
+            f"sampling must be {sampling.replace('balls_in_bins', 'poisson')!r} for a budget by 'replace' with epsilon "
+            f"above {_MOST_SWAPPED:g}: it needs about the same noise, which takes minutes to find for balls in bins, "
+            f"got {budget!r}"
+        )
+
+
 def checked_batches(
     sampling: Sampling, units: int, batch: int, max_batch: int | None, *, count: int, steps: int, budget: Budget
 ) -> Batches:
@@ -139,11 +149,7 @@ def checked_batches(
             "sampling must not be 'shuffle' where units come and go, for that moves others from batch to batch: take "
             f"'balls_in_bins' or a budget by 'replace', got budget.adjacency={budget.adjacency!r}"
         )
-    if sampling == "balls_in_bins" and budget.adjacency == "replace" and budget.epsilon > _MOST_SWAPPED:
-        raise ValueError(
-            f"sampling must be 'poisson' for a budget by 'replace' with epsilon above {_MOST_SWAPPED:g}: it needs no "
-            f"more noise, and that of balls in bins takes minutes to find, got {budget!r}"
-        )
+    check_price(sampling, budget)
     if count != units and (sampling == "shuffle" or max_batch is not None):
         raise ValueError(
             f"public_rows must be the number of units, {count}, where batches depend on it, got public_rows={units}"

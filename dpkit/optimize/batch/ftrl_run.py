@@ -165,6 +165,11 @@ class DPFTRL(Unrepeatable):
         ledger: Ledger | None = None,
     ) -> None:
         sampled = sampling != "fixed_order"
+        if not sampled and isinstance(budget, Budget) and budget.adjacency == "add_remove":
+            raise ValueError(
+                "sampling must be 'cyclic_balls_in_bins' or 'cyclic_poisson' for a budget by 'add_remove', as a unit "
+                f"that comes or goes would shift a fixed order, got sampling={sampling!r} and {budget!r}"
+            )
         self.budget = checked_budget(budget, allowed=_allowed(sampled), people=True)
         if not sampled and (bands is not None or public_rows is not None):
             raise ValueError(

@@ -75,6 +75,7 @@ from accounting.totals import Accountant
 from dpkit.continual import Banded, Factorization
 from dpkit.continual.banded import optimal, root_mean_square_error
 from dpkit.states.entries import conform
+from dpkit.training.batches import check_price
 from dpkit.training.rows import poisson_sample
 
 __all__ = ["CyclicBatches", "Sampling", "Schedule", "amplified", "chosen_bands", "cyclic_batches"]
@@ -238,6 +239,7 @@ def cyclic_batches(
         For a factorization that samples do not amplify, or more bands than batches.
     """
     sampling = checked_sampling(sampling)
+    check_price(sampling, budget)
     if bands is not None and integer("bands", bands, at_least=1) > batches:
         raise ValueError(f"bands must be at most the number of batches {batches}, got bands={bands!r}")
     horizon = epochs * batches

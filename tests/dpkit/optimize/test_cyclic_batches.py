@@ -447,6 +447,7 @@ def test_more_budget_has_more_bands():
         {"public_rows": None},
         {"batch": 61},
         {"budget": Budget(2.0, 1e-6, adjacency="zero_out")},
+        {"sampling": "cyclic_balls_in_bins", "budget": Budget(60.0, 1e-6), "said": "sampling must be 'cyclic_poisson'"},
     ],
 )
 def test_bad_parameters_charge_nothing(bad):

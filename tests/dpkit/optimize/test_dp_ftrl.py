@@ -173,7 +173,7 @@ def test_the_sensitivity_is_that_of_the_relation():
     blanked = DPFTRL(LOGISTIC, X, y, budget=Budget(2.0, 1e-6, adjacency="zero_out"), epochs=3, batch=13)
     assert sums_of(blanked).sensitivity == pytest.approx(replaced / 2, rel=1e-3)
     assert blanked.cost == Gaussian(blanked.noise_multiplier, adjacency="zero_out")
-    with pytest.raises(ValueError, match="adjacency"):
+    with pytest.raises(ValueError, match="sampling must be 'cyclic_balls_in_bins' or"):
         DPFTRL(LOGISTIC, X, y, budget=Budget(2.0, 1e-6, adjacency="add_remove"))
 
 
