@@ -32,6 +32,8 @@ __all__ = ["delta", "epsilon", "replaced"]
 
 # A few choices of several kinds are played together, in any order, if no more of them may be left in as many ways.
 _FEW, _MOST_STATES = 12, 1000
+# The share of the sum of all the largest losses from which on games are less sharp than sums.
+_NEAR = 0.9
 
 
 def replaced(pairs: Counter[LossPair]) -> Counter[LossPair]:
@@ -88,5 +90,6 @@ def delta(parts: Parts, epsilon: float, of_sum: Callable[[], float], enough: flo
     if (game := _alone(parts)) is None:
         return None
     found = played_delta((game,), epsilon)
-    # otherwise the game is certainly the better one
-    return min(found, of_sum()) if game[0].span > 1 or found < 1e-30 else found
+    # otherwise the game is certainly the better one: next to all the largest losses it knows them up to a lattice
+    near = epsilon > _NEAR * sum(count * pair.highest(-700.0) for pair, count in parts)
+    return min(found, of_sum()) if near or game[0].span > 1 or found < 1e-30 else found

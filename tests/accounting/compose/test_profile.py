@@ -27,6 +27,7 @@ from accounting import (
     ObjectivePerturbation,
     PoissonSubsampled,
     PureDP,
+    RandomAllocated,
     RandomizedResponse,
     ShuffledBinomial,
     TreeAggregation,
@@ -127,12 +128,15 @@ def test_delta_is_the_inverse_of_epsilon_in_two_thousand_sums(seed):
 @pytest.mark.parametrize(
     ("release", "target"),
     [
+        # next to all the largest losses together, where a game of choices is less sharp than their sum
+        (4 * NoisyMax(0.1226, "laplace"), 8.67e-8),
+        (20 * RandomAllocated(Laplace(3.0), 30, 2, adjacency="replace"), 1e-13),
         (ApproxDP(0.3963807, 1.4e-13) + FixedSizeSubsampled(Gaussian(4.0638), 60, 60_000), 1.1488e-8),
         (352 * BestOfRuns(Gaussian(3.4), 0.0036), 2.5e-10),
         (Laplace(11.096782) + 2 * PureDP(0.00200622), 9.9726e-15),
         (14 * FixedSizeSubsampled(Gaussian(2.9), 13, 60_000), 1.2e-9),
     ],
-    ids=["failures", "tuning", "rounding", "batches"],
+    ids=["choices", "swaps", "failures", "tuning", "rounding", "batches"],
 )
 def test_what_was_no_inverse_is_one(release, target):
     check_inverse(release, target)
