@@ -205,6 +205,39 @@ def test_a_log_that_cannot_be_written_does_not_stop_learning(tmp_path):
     assert len(frame(tmp_path / "gone" / "log.csv")) == 1
 
 
+def test_rows_that_a_full_disk_cut_are_written_again_whole(tmp_path, monkeypatch):
+    """What a write left is cut off at once: another program may read the log before the next one."""
+    path = tmp_path / "log.csv"
+    policy = EpsilonGreedy(2, decision_log=DecisionLog(path, every=1))
+    play(policy, 1)
+    whole, opened = path.read_bytes(), os.fdopen
+
+    class Full:
+        def __init__(self, file):
+            self.file = file
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.file.close()
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+        def write(self, data):
+            return self.file.write(data[:3])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdopen", lambda *given, **more: Full(opened(*given, **more)))
+        with pytest.warns(UserWarning, match="is the disk full"):
+            play(policy, 1)
+    assert path.read_bytes() == whole
+    policy.decision_log.flush()
+    assert path.read_bytes().startswith(whole)
+    assert len(frame(path)) == 2
+
+
 # ---------------------------------------------------------------------------------- what others would have earned
 
 
