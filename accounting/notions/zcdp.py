@@ -146,12 +146,16 @@ def delta(release: Release, epsilon: float) -> float:
 def exp_remainder(x: ArrayLike) -> NDArray[np.float64]:
     """e^x − 1 − x, which is nonnegative; precise where the three terms cancel."""
     x = np.asarray(x, dtype=np.float64)
+    small = np.abs(x) < 0.6
+    if not small.any():
+        with np.errstate(over="ignore"):
+            return np.asarray(np.expm1(x) - x)
     near = np.clip(x, -0.6, 0.6)
     series = np.ones_like(near)
     for k in range(16, 2, -1):
         series = 1.0 + near / k * series
     with np.errstate(over="ignore"):
-        return np.asarray(np.where(np.abs(x) < 0.6, 0.5 * near * near * series, np.expm1(x) - x))
+        return np.asarray(np.where(small, 0.5 * near * near * series, np.expm1(x) - x))
 
 
 def randomized_response(epsilon: float, categories: float, orders: Array) -> Array:
