@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -124,8 +125,9 @@ def curve(release: Release, orders: Array) -> Array:
         case BestOfRuns(release=inner, stop=stop, shape=eta):
             return best_of_runs(lambda orders: curve(inner, orders), orders, stop, eta, release.mean)
         case BestOfPoissonRuns(release=inner, mean=mean):
+            run = _Itself(inner)
             return best_of_poisson_runs(
-                lambda orders: curve(inner, orders), lambda epsilon: delta(inner, epsilon), orders, mean
+                lambda orders: curve(inner, orders), lambda epsilon: _delta_of_a_run(run, epsilon), orders, mean
             )
         case ObjectivePerturbation(noise_multiplier=z, curvature=curvature):
             return divergences(orders, 1.0 / z, curvature, replaced=release.replaced)
@@ -155,6 +157,24 @@ def delta(release: Release, epsilon: float) -> float:
     """δ at ``epsilon`` through the Rényi curve, at its best order."""
     one = known(release)
     return best_delta(lambda orders: curve(one, orders), epsilon)
+
+
+class _Itself:
+    """A description that equals itself alone: others that compare equal may cost more, where they are from outside."""
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+
+    def __hash__(self) -> int:
+        return id(self.release)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.release is other.release
+
+
+@lru_cache(maxsize=1024)  # three in four of what a search of orders asks were asked before, each a search of its own
+def _delta_of_a_run(run: _Itself, epsilon: float) -> float:
+    return delta(run.release, epsilon)
 
 
 def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:

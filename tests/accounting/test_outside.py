@@ -10,6 +10,7 @@ import pytest
 from accounting import (
     AdjacencyMismatch,
     ApproxDP,
+    BestOfPoissonRuns,
     BestOfRuns,
     Budget,
     DiscreteLaplace,
@@ -76,6 +77,20 @@ class Relabelled(Release):
         return Gaussian(1.0, adjacency="replace")
 
 
+class Careless(Release):
+    """Keeps its noise where equality does not look."""
+
+    def __init__(self, z):
+        super().__init__()
+        object.__setattr__(self, "z", z)
+
+    def pair(self):
+        return GaussianPair(1.0)  # which covers any noise of 1 and more
+
+    def renyi(self, orders):
+        return orders / (2 * self.z**2)
+
+
 # ------------------------------------------------------------------------------------------ by a weaker description
 
 
@@ -101,6 +116,12 @@ def test_it_composes_like_any_other():
 def test_a_weaker_description_may_fail():
     assert epsilon(Leaky(), 1e-5) == epsilon(Gaussian(2.0) + ApproxDP(0.0, 1e-6), 1e-5)
     assert epsilon(2 * Leaky(), 1e-6) == math.inf
+
+
+def test_what_compares_equal_and_costs_more_is_priced_by_itself():
+    for z in (8.0, 1.0):
+        found, same = (rdp(BestOfPoissonRuns(one, 5.0), [2.0, 9.0]) for one in (Careless(z), Gaussian(z)))
+        assert found == pytest.approx(same, rel=1e-12)
 
 
 def test_a_description_is_not_weaker_than_itself_and_keeps_its_adjacency():
