@@ -9,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from continued import goes_on
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -252,28 +253,8 @@ def test_they_find_the_better_one(kind, budget):
 
 @twins
 def test_arms_come_and_go_and_states_go_on(kind, tmp_path):
-    def rounds(policy, first, last):
-        out = []
-        for t in range(first, last):
-            if t == 20:
-                policy.add_arm("c")
-            if t == 30:
-                policy.retire_arm("a")
-            decision = policy.select()
-            out.append((decision.index, decision.scores.tolist()))
-            if t % 3:
-                policy.update(decision, float(t % 2))
-            if t == 10 and 9 in policy.open_decisions:
-                policy.update(9, 1.0)
-        return out
-
     for when in (0, 13, 41):
-        policy = made(kind, ["a", "b"])
-        rounds(policy, 0, when)
-        policy.save(tmp_path / "state")
-        again = Policy.load(tmp_path / "state", unattended=True)
-        assert rounds(again, when, 60) == rounds(policy, when, 60)
-        assert repr(again.kept()) == repr(policy.kept())
+        policy = goes_on(made(kind, ["a", "b"]), when, tmp_path / "state")
         assert set(policy.means()) == {"b", "c"}
         found = Released.from_json(policy.released().to_json())
         assert found.probabilities(np.zeros(1)).tolist() == policy.score(np.zeros(1)).chances().tolist()

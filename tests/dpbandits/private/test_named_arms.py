@@ -8,12 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from continued import goes_on
 from scipy.optimize import brentq
 from simulations import quiet
 from tabled import tabled
 
 from accounting import Budget, Gaussian, Laplace, Ledger
-from dpbandits import Policy, Released
+from dpbandits import Released
 from dpbandits.lab.environments import GLM, Arms, Delayed, Disjoint
 from dpbandits.lab.price import price_of_privacy
 from dpbandits.policies import (
@@ -548,24 +549,4 @@ def test_states_that_cannot_be_are_refused(kind, part, value):
 @pytest.mark.parametrize("kind", [DPSE, AdaPUCB, KLUCB, ThompsonArms])
 def test_a_state_goes_on_bit_for_bit(kind, tmp_path):
     """After arms have come and gone, with open decisions and in the middle of a batch."""
-
-    def rounds(policy, first, last):
-        out = []
-        for t in range(first, last):
-            if t == 10:
-                policy.add_arm("c")
-            if t == 20:
-                policy.retire_arm("a")
-            decision = policy.select()
-            out.append((decision.index, decision.scores.tolist()))
-            if t % 3:
-                policy.update(decision, float(t % 2))
-        return out
-
-    more = {"first_batch": 2} if kind is DPSE else {}
-    policy = made(kind, ["a", "b"], **more)
-    rounds(policy, 0, 33)
-    policy.save(tmp_path / "state")
-    again = Policy.load(tmp_path / "state", unattended=True)
-    assert rounds(again, 33, 90) == rounds(policy, 33, 90)
-    assert repr(again.kept()) == repr(policy.kept())
+    goes_on(made(kind, ["a", "b"], **{"first_batch": 2} if kind is DPSE else {}), 33, tmp_path / "state", rounds=90)

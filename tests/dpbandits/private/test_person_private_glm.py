@@ -393,15 +393,6 @@ def played(policy: PersonPrivateGLM, rounds: int, rng: np.random.Generator) -> l
     return chosen
 
 
-def test_a_loaded_policy_goes_on_as_if_nothing_had_happened(tmp_path):
-    policy = policy_with(horizon=400)
-    played(policy, 200, np.random.default_rng(5))
-    policy.save(tmp_path / "state")
-    again = Policy.load(tmp_path / "state", unattended=True)
-    assert played(policy, 200, np.random.default_rng(6)) == played(again, 200, np.random.default_rng(6))
-    np.testing.assert_array_equal(policy.theta, again.theta)
-
-
 @pytest.mark.parametrize(
     "damage",
     [

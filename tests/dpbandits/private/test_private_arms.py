@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from continued import goes_on
 
 from accounting import Budget, Gaussian, Laplace, Ledger, delta
 from dpbandits import Policy, Released
@@ -270,29 +271,7 @@ def test_arms_come_and_go():
 @pytest.mark.parametrize("when", [0, 7, 31, 45])
 def test_a_state_goes_on_bit_for_bit(when, tmp_path):
     """Also after arms have come and gone, with open decisions and in the middle of batches."""
-
-    def rounds(policy, first, last):
-        out = []
-        for t in range(first, last):
-            if t == 20:
-                policy.add_arm("c")
-            if t == 30:
-                policy.retire_arm("a")
-            decision = policy.select()
-            out.append((decision.index, decision.scores.tolist()))
-            if t % 3:
-                policy.update(decision, float(t % 2))
-            if t == 10 and 9 in policy.open_decisions:
-                policy.update(9, 1.0)
-        return out
-
-    policy = made(["a", "b"])
-    rounds(policy, 0, when)
-    policy.save(tmp_path / "state")
-    again = Policy.load(tmp_path / "state", unattended=True)
-    assert repr(again.kept()) == repr(policy.kept())
-    assert rounds(again, when, 60) == rounds(policy, when, 60)
-    assert repr(again.kept()) == repr(policy.kept())
+    goes_on(made(["a", "b"]), when, tmp_path / "state")
 
 
 def test_what_is_released_chooses_as_the_policy_does():
