@@ -23,7 +23,10 @@ its noise, which is public; in an earlier release noise would choose the next ba
 
 Where no base rate is stated, c₀ begins at the middle of the range of rewards, and the level is learned, as in
 :class:`~dpbandits.policies.OnePassPrivateGLM`: while it is not settled a record is scaled by √(1 − ¾·0.1), and its user
-sends (r − middle)/(high − low) in one more coordinate. All noise is 1 % larger for it.
+sends (r − middle)/(high − low) in one more coordinate. All noise is 1 % larger for it. As long as c₀ is the middle, and
+arms are fresh, it may be that rewards are less, batch after batch, than c₀ and θ_j say, by more than chance, noise and
+what is not known of θ explain. Then m_j is freed of the difference along M_jθ_j: in long batches it would turn errors
+of θ_j round, again and again (``private.parts.progress.turned_round``).
 
 Guarantee
 ---------
@@ -261,8 +264,9 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         return self.public.level
 
     def resume(self, saved: Any) -> None:
-        # what states of before metrics and levels were learned have not
+        # what states of before metrics and levels were learned have not, nor those without θ's covariance
         known: dict[str, Any] = {"metric": np.eye(self.dim), "later": np.eye(self.dim), "turn": 0, "settled": False}
+        known |= {"covariance": self.public.covariance, "scores": [0.0, 0.0]}
         if not self.record.levels.learned:
             known |= {"level": 0.0, "levelled": True, "deviations": [0.0, 0.0, 0.0]}
         super().resume(with_level(saved, **known))

@@ -1,9 +1,10 @@
 """From noisy sums of batches of secant records to a parameter: what ShuffleOnePassGLM computes after a batch.
 
 As in :mod:`~dpbandits.private.parts.one_pass`, but every batch has noise of its own, so that batches are weighed by
-it; and as they are long, everything is looked at a little. A metric is learned as there. One that was made after a
-batch is that of all batches that have not begun: of others some users may have sent their records. All of it is
-post-processing.
+it; and as they are long, everything is looked at a little, and what a base rate adds along θ that nobody stated and
+that is too high is taken out where arms are fresh (``private.parts.progress.turned_round``). A metric is learned as
+there. One that was made after a batch is that of all batches that have not begun: of others some users may have sent
+their records. All of it is post-processing.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import numpy as np
 from accounting.arrays import Array
 from dpbandits.policy.schedule import Schedule
 from dpbandits.private.parts.metric import carried, relearned, symmetric_root
-from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, weighed
-from dpbandits.private.parts.progress import Past, misfit
+from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
+from dpbandits.private.parts.progress import Past, believed, misfit, turned_round
 from dpbandits.private.parts.records import Levels, lopsided
 from dpkit.models.prior import Prior
 from dpkit.moments.shuffled_pairs import NoisyBatch
@@ -37,7 +38,8 @@ class Estimate:
     Σω_jρ_jM_j, and of b; Σθ_jᵀM_jθ_j; the mean residual of the last batch over B where it is far from 0, else 0; the
     level at which records are formed, and whether that is final; and while it is not, Σω_jf_j of the deviations f of
     rewards, Σω_jn_j, and the variance of the noise in the first of these; the metric of earlier batches and, from batch
-    ``turn`` on, of later ones; and whether that is final.
+    ``turn`` on, of later ones; whether that is final; θ's covariance; and the sum and the number of scores by which the
+    base rate seems to be too high.
     """
 
     theta: Array
@@ -55,6 +57,8 @@ class Estimate:
     later: Array
     turn: int
     settled: bool
+    covariance: Array
+    scores: tuple[float, float]
 
     def metric_of(self, batch: int) -> Array:
         """A, by which the records of a batch are formed that is not released yet."""
@@ -94,7 +98,8 @@ class Refit:
         root = self.width * self.prior.root if self.given else square
         known = self.prior.mean, root, square, np.zeros(d), (0.0, 0.0, 0.0), 0.0, Past.empty(d), 0.0
         metrics = np.eye(d), np.eye(d), 0, False
-        return Estimate(*known, 0.0, not self.levels.learned, (0.0, 0.0, 0.0), *metrics)
+        scores = self.prior.covariance, (0.0, 0.0)
+        return Estimate(*known, 0.0, not self.levels.learned, (0.0, 0.0, 0.0), *metrics, *scores)
 
     def __call__(self, last: Estimate, sums: NoisyBatch, ends: Sequence[int]) -> Estimate:
         at = self.levels.at(last.level)
@@ -114,7 +119,15 @@ class Refit:
         guessed = bool(last.H.any()) or self.given
         squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
         slope, secant = last.past.slopes(record, squares, ends) if guessed else record.slopes(0.0)
-        residual = m - secant * M @ seen
+        residual, noise_M = m - secant * M @ seen, unit_w * std / a
+        variance = (unit_g * std / c) ** 2 + (secant * noise_M) ** 2 * float(seen @ seen)
+        level, levelled, scores = last.level, last.levelled, last.scores
+        deviations = last.deviations if levelled else _added(last.deviations, weight, sums)
+        if last.H.any() and self._unsure(last, deviations) and _fresh(M, np.asarray(inverse, np.float64), noise_M):
+            covariance = inverse @ last.covariance @ inverse
+            eta, score = turned_round(residual, M, seen, covariance, slope, variance, record.chance)
+            scores = scores[0] + score, scores[1] + 1.0
+            m = m - eta * believed(*scores) * (M @ seen)
         M, m = inverse @ M @ inverse, inverse @ m
         H = last.H + weight * slope * M
         b = last.b + weight * (m - (secant - slope) * (M @ theta))
@@ -147,17 +160,9 @@ class Refit:
         if not np.array_equal(A, ahead := later if turn <= len(ends) else metric):
             H, b = carried(A, ahead, H, b)
         past = last.past.followed_by(rounds, H, squares)
-        variance = (unit_g * std / c) ** 2 + (secant * unit_w * std / a) ** 2 * float(seen @ seen)
         found = misfit(residual, seen, variance, sums.users, record.B) if last.levelled else 0.0
-        level, levelled, deviations = last.level, last.levelled, last.deviations
         if not levelled:
-            total, noise = sums.level
-            told = weight * total, weight * sums.users, (weight * noise) ** 2
-            deviations = total, counted, variance = (
-                deviations[0] + told[0],
-                deviations[1] + told[1],
-                deviations[2] + told[2],
-            )
+            total, counted, variance = deviations
             level, levelled = self.levels.moved(last.level, total, math.sqrt(variance), counted)
             if level != last.level and (last.level or lopsided(b, noise_b, counted * record.B**2)):
                 moved = replace(self._anew(rounds), level=level, levelled=levelled, deviations=deviations)
@@ -167,7 +172,23 @@ class Refit:
             H, squares, of_H, of_secants = flatter * H, flatter * squares, flatter**2 * of_H, flatter**2 * of_secants
             past = replace(past, H=flatter * past.H, squares=flatter * past.squares)
         history = H, b, (of_H, of_secants, of_b), squares, past
-        return Estimate(known.mean, root, *history, found, level, levelled, deviations, *shape)
+        return Estimate(
+            known.mean, root, *history, found, level, levelled, deviations, *shape, known.covariance, scores
+        )
+
+    def _unsure(self, last: Estimate, deviations: tuple[float, float, float]) -> bool:
+        """Whether nobody stated the base rate, which is taken for the middle and need not move; and no reward is cut.
+
+        What is cut off is missing from residuals, too. Where the base rate will move, residuals are what turns a θ
+        round that has the wrong direction.
+        """
+        total, counted, variance = deviations
+        if not self.levels.learned or last.level:
+            return False
+        if not last.levelled and self.levels.low(total, math.sqrt(variance), counted):
+            return False
+        (low, high), record = self.reward_range, self.levels.base
+        return max(high - record.centre, record.centre - low) <= record.B
 
     def _anew(self, rounds: int) -> Estimate:
         """As at the start, after so many rounds."""
@@ -176,3 +197,18 @@ class Refit:
         # a random direction, of whatever length
         root = nothing.root if self.given else self.prior.root
         return replace(nothing, root=root, past=past)
+
+
+def _added(before: tuple[float, float, float], weight: float, sums: NoisyBatch) -> tuple[float, float, float]:
+    """The sum of deviations, their number, and the variance of noise, with those of one more batch."""
+    (total, counted, variance), (more, noise) = before, sums.level
+    return total + weight * more, counted + weight * sums.users, variance + (weight * noise) ** 2
+
+
+def _fresh(M: Array, inverse: Array, noise: float) -> bool:
+    """Whether the arms of a batch look fresh, and without a feature that they share, by their M in the metric A.
+
+    Where they stand, or share one, θ says how much rewards are on average, and is what residuals are to correct.
+    """
+    spectrum, stretch = np.linalg.eigvalsh(inverse @ M @ inverse), np.linalg.eigvalsh(inverse)
+    return standing(np.asarray(spectrum, np.float64), noise * float(np.mean(stretch**2))) < 0.0

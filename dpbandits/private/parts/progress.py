@@ -16,7 +16,7 @@ import numpy as np
 from accounting.arrays import Array
 from dpbandits.private.parts.records import SecantRecord
 
-__all__ = ["Past", "misfit", "warn_of_misfit"]
+__all__ = ["Past", "believed", "misfit", "turned_round", "warn_of_misfit"]
 
 # earlier releases that are remembered: each after so many times the rounds of the one before
 _PAST, _APART = 12, 1.15
@@ -82,6 +82,68 @@ def misfit(residuals: Array, theta: Array, variance: float, count: int, bound: f
     total = float(residuals @ theta) / length
     share = total / (count * bound)
     return share if abs(share) > 0.25 and abs(total) > 6.0 * math.sqrt(variance + count * bound**2) else 0.0
+
+
+def turned_round(
+    residuals: Array, M: Array, theta: Array, covariance: Array, slope: float, variance: float, chance: float
+) -> tuple[float, float]:
+    """η ≤ 0, where ηMθ is what a base rate above the rewards would have put into a batch's residuals, and a score z.
+
+    If rewards are o below what base rate and θ say, the residuals hold −oΣψx. Arms that are the best ones by θ have a
+    mean along it, so that Σψx is about as Mθ = Σψs·x xᵀθ. That turns what is wrong in θ's direction round, and not
+    away: of an error across θ there remains −o·n·x̄/λ times as much, for a batch of n rounds with xᵀθ/‖θ‖ = x̄ that has
+    the information λ across θ. Where batches are long that may be more than there was.
+
+    By the model T = θᵀ(m − Mθ) has the mean 0 and the variance v = chance·θᵀMθ + γ²(Mθ)ᵀC(Mθ) + that of its noise,
+    where C is the covariance of θ; z is T/√v, and η = T/θᵀMθ, or 0 if T > 0. How much of η is to be believed is for
+    all batches to say: :func:`believed`.
+
+    Parameters
+    ----------
+    residuals : ndarray of shape (d,)
+        m − Mθ, the noisy sum of ψ(r − μ(xᵀθ))·x.
+    M : ndarray of shape (d, d)
+        The noisy sum of ψs·x xᵀ.
+    theta : ndarray of shape (d,)
+        In force in the batch.
+    covariance : ndarray of shape (d, d)
+        C.
+    slope : float
+        γ.
+    variance : float
+        Of the noise in residuals along θ.
+    chance : float
+        The variance that a round adds to b over what it adds to M.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> known = np.array([1.0, 0.0]), 0.01 * np.eye(2), 1.0, 25.0, 1.0
+    >>> eta, score = turned_round(np.array([-60.0, 3.0]), 100.0 * np.eye(2), *known)
+    >>> eta, round(score, 12)
+    (-0.6, -4.0)
+    """
+    along = M @ theta
+    total, size = float(residuals @ theta), float(theta @ along)
+    if not size > 0.0:
+        return 0.0, 0.0
+    expected = float(theta @ theta) * variance + chance * size + slope**2 * float(along @ covariance @ along)
+    return min(0.0, total) / size, total / math.sqrt(expected)
+
+
+def believed(scores: float, count: float) -> float:
+    """How much of what :func:`turned_round` found is believed, after so many batches with this sum of their scores.
+
+    With a base rate that is right Z = Σz/√count is about standard normal; with one that is too high all scores are
+    negative, and Z grows with the batches. It is 1 − 2/Z², or 0 where that is negative or the sum is not, and of a
+    single batch: it may be θ that was wrong.
+
+    Examples
+    --------
+    >>> believed(-4.0, 4.0), believed(-2.0, 4.0), believed(8.0, 4.0), believed(-9.0, 1.0)
+    (0.5, 0.0, 0.0, 0.0)
+    """
+    return max(0.0, 1.0 - 2.0 * count / scores**2) if scores < -1.0 and count > 1.0 else 0.0
 
 
 class _Fitted(Protocol):
