@@ -11,7 +11,7 @@ import numpy as np
 from accounting import Budget
 from benchmarks.table import Row
 from dpbandits import Policy, Released
-from dpbandits.policies import DisjointPrivateGLM, OnePassPrivateGLM
+from dpbandits.policies import DisjointPrivateGLM, OnePassPrivateGLM, PrivateArms, StandingPrivateGLM
 from dpkit import randomness
 
 DIM, ARMS, REQUESTS = 20, 20, 2000
@@ -45,8 +45,9 @@ def draws(released: Released, X: np.ndarray) -> Callable[[], object]:
     return floor
 
 
-def selected(policy: Policy, X: np.ndarray, what: str, folder: object = None) -> Row:
+def selected(policy: Policy, X: np.ndarray | int, what: str, folder: object = None) -> Row:
     """``select``, many and one by one; nothing is left open. The folder of its files lives as long as the row."""
+    count = X if isinstance(X, int) else len(X)
 
     def many() -> None:
         _ = folder
@@ -54,11 +55,24 @@ def selected(policy: Policy, X: np.ndarray, what: str, folder: object = None) ->
         policy.waiting.clear()
 
     def one_by_one() -> None:
-        for arms in X:
+        for arms in count * [None] if isinstance(X, int) else X:
             policy.select(arms)
         policy.waiting.clear()
 
-    return Row(f"select_many, {what}", many, one_by_one, "select, one by one", len(X), 0.05)
+    return Row(f"select_many, {what}", many, one_by_one, "select, one by one", count, 0.05)
+
+
+def fixed_and_named() -> list[Row]:
+    """Of arms that stand and of arms that have names only, where nothing needs to be offered."""
+    budget, T, arms = Budget(4.0, 1e-6), 10**7, arm_sets(1, ARMS, DIM)[0]
+    standing = StandingPrivateGLM(DIM, arms, budget=budget, horizon=T, first_batch=REQUESTS, growth=1e5)
+    standing.update_many(standing.select_many(REQUESTS), np.full(REQUESTS, 0.5))
+    standing.settle()
+    named = PrivateArms(ARMS, budget=budget, horizon=T, first_batch=10**5, growth=1e5)
+    return [
+        selected(standing, REQUESTS, "fixed arms, d = K = 20"),
+        selected(named, REQUESTS, "named arms, K = 20"),
+    ]
 
 
 def contexts() -> Row:
@@ -127,5 +141,6 @@ def rows() -> list[Row]:
         *both_ways(learner(DIM), X),
         selected(learner(DIM, Path(folder.name) / "run.state"), X, "d = K = 20, with a checkpoint", folder),
         contexts(),
+        *fixed_and_named(),
         *(row for arms in SIZES for row in one_choice(arms)),
     ]
