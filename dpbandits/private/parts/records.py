@@ -75,14 +75,17 @@ _SOON, _ENOUGH, _SURELY, _HALF = 0.2, 0.15, 1.5, 0.5
 # how well it must be known for a first move, where one is made, how much lower a rate is worth a second one, and how
 # well it may be asked to be known where it has moved
 EARLY, _LOWER, SURE = 0.1, 0.75, 0.02
+# and how well for rounds not to be played at random any more, where none is made
+_KNOWN = 0.05
 # by how many se it is taken to be above the mean: a level of a third of the rate costs twice as much as one of thrice
 _ABOVE = 0.5
 # of the least chance of a reward
 _CHANCE = 0.05
 # of μ², what a level costs that is released once: 1 % more of all other noise; and how well it must be known then
 ONCE_SHARE, _ONCE = 0.02, 0.05
-# b is longer than noise and chance make it if its square is so many times what they give it on average
-_LOPSIDED = 2.0
+# b is longer than noise and chance make it if its square is so many times what they give it on average; or, where arms
+# were chosen at random, if they make it so long with this probability
+_LOPSIDED, _UNLIKELY = 2.0, 0.01
 # the squares of W, and of what is in proportion to it, must be numbers
 _FLATTEST, _STEEPEST = 1e-100, 1e100
 
@@ -323,11 +326,15 @@ class Levels:
         return deviations(rewards, self.reward_range)
 
     def low(self, total: float, noise: float, rounds: float) -> bool:
-        """Whether the mean, taken as a level is, seems to be below the middle by 0.2; arguments as of :meth:`moved`."""
+        """Whether the mean seems to be below the middle by 0.2, and is not known well; arguments as of :meth:`moved`.
+
+        Rounds at random by mistake cost next to nothing as long as little is known. Where the mean is known well and
+        the level has not moved, it is next to the border, and a record that is centred at the middle does no harm.
+        """
         if rounds == 0:
             return False
         mean, se = _mean(total, noise, rounds)
-        return mean + _ABOVE * se <= -_FAR
+        return mean <= -_FAR and se >= _KNOWN
 
     def moved(self, last: float, total: float, noise: float, rounds: float) -> tuple[float, bool]:
         """The level that follows the ``last`` one after so many rounds with a number, and whether it is settled.
@@ -441,13 +448,20 @@ def _level(levels: Levels, o: float) -> Level:
     return Level(record, (record.W / base.W, record.B / base.B))
 
 
-def lopsided(b: Array, noise: float, chance: float, signal: float = 0.0) -> bool:
+def lopsided(b: Array, noise: float, chance: float, signal: float | None = None) -> bool:
     """Whether the chosen arms of all rounds so far seem to have a mean far from 0, beside the noise of b.
 
     Rewards far below c₀ make b about −(c₀ − mean)·Σψx. Without such a mean it has d·σ_b² of squared length on average,
-    what the ``chance`` of rewards adds, and the square of ``signal`` at most by θ, of which half is allowed for.
+    and what the ``chance`` of rewards adds. Where arms were chosen at random, a ``signal`` is given: the square of that
+    is what θ adds at most, of which half is allowed for. Then noise and chance are alike in all directions, so that the
+    square is about χ² with d degrees of freedom, times a d-th of its average.
     """
-    return float(b @ b) > _LOPSIDED * (len(b) * noise**2 + chance) + 0.5 * signal**2
+    square, usual = float(b @ b), len(b) * noise**2 + chance
+    if signal is None:
+        return square > _LOPSIDED * usual
+    from scipy.special import chdtri
+
+    return square > float(chdtri(len(b), _UNLIKELY)) / len(b) * usual + 0.5 * signal**2
 
 
 def with_level(saved: Any, **level: Any) -> Any:

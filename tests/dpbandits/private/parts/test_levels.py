@@ -155,7 +155,9 @@ def test_arms_are_played_at_random_while_rewards_seem_rare_and_their_level_is_no
         found, start = policy.refit(policy.public, sums, [300]), policy.refit.prior
         return found, not found.theta.any() and np.array_equal(found.root, start.root)
 
-    assert levels().low(-80.0, 60.0, 300) is False  # −0.27 ± 0.2, taken for −0.17
+    assert levels().low(-80.0, 60.0, 300) is True  # −0.27 ± 0.2
+    assert levels().low(-55.0, 60.0, 300) is False
+    assert levels().low(-80.0, 9.0, 300) is False  # −0.27 ± 0.04: next to the border
     assert levels().low(0.0, 60.0, 0) is False
     rare, at_random = after(-120.0, noise=60.0)  # −0.4 ± 0.2
     assert at_random
