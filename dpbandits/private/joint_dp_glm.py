@@ -30,6 +30,13 @@ Where this differs from the paper, and why
   1/κ*; noise is isotropic on half-vectors, so the Frobenius norm is what it has to cover.
 * Nothing is spent on the switching indicators: those of the other rounds are post-processing.
 
+Where not to take it
+--------------------
+For fixed arms. With the practical parameters the best of five one-hot arms, 15 % against 10 %, is ruled out or left
+for good in 9 runs of 39 at ε = 1, and in 13 of 39 at ε = 1,000: not by noise, but because some twenty rounds of an arm
+with rare rewards leave its logit unknown to about the half-width of its bounds. ``PrivateArms`` and
+``StandingPrivateGLM`` end with the best arm in all of these runs.
+
 No regret theorem
 -----------------
 ``parameters="theory"`` has λ, γ and β of section J.1 with C = 1, and does not meet the conditions of Theorem K.1. For

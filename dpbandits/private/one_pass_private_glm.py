@@ -54,6 +54,9 @@ Guarantee
   sums again with fresh noise. This needs a ledger that survives, too.
 * It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
 
+Fixed arms without features (five one-hot rows, 15 % against 10 %, ε = 1): by noise, 2 runs of 39 end with a wrong arm,
+and none of ``PrivateArms``, which is for that.
+
 Cost per round: O(Kd + d²) to select, O(d²) to update, O(d³) at each of about ln(T)/ln(growth) releases; memory O(d²).
 
 This policy belongs to this package. Its ingredients: Shariff & Sheffet (2018) for joint privacy by noisy sums;
