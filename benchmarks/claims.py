@@ -219,7 +219,7 @@ def _delta(release: Release, x: float, present: bool) -> float:
     p, q = (p, q) if present else (q, p)
     if not real:
         return math.fsum(np.maximum(p - math.exp(x) * q, 0.0))
-    if len(real) > _FEW:
+    if len(real) > _FEW and not each:
         return _of_many(real, x, present)
     p, q = p[p > 0], q[p > 0]
     with np.errstate(divide="ignore"):
@@ -244,8 +244,8 @@ def _of_many(real: list[Release], x: float, present: bool) -> float:
         )
         spectrum *= np.fft.rfft(law) ** count
     sums = step * (np.arange(size) - size // 2)
-    masses = np.roll(np.fft.irfft(spectrum, size), size // 2)
-    return float(masses @ _curve(real[0], present)(x - sums))
+    masses = np.asarray(np.roll(np.fft.irfft(spectrum, size), size // 2), dtype=np.float64)
+    return float(np.dot(masses, _curve(real[0], present)(x - sums)))
 
 
 def _times(a: Array, b: Array) -> Array:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpkit.states.entries import freeze
-from dpkit.states.files import restored
+from dpkit.states.files import hold, restored
 from dpkit.states.registry import Registry
 
 
@@ -44,3 +46,27 @@ def test_a_number_is_hashed_by_the_same_bytes_in_every_version(number: int) -> N
     data = number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
     expected = blake2b(data, digest_size=8, key=bytes.fromhex(registry.kept()["salt"])).digest()
     assert registry.key(number) == int.from_bytes(expected, "little", signed=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_the_child_of_a_fork_keeps_no_one_from_a_checkpoint(tmp_path: Path) -> None:
+    """It inherits the open file, and with it the lock, which would outlive the parent."""
+    held = hold(tmp_path / "c")
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(ready[1], b"x")
+            os.close(done[1])
+            os.read(done[0], 1)  # until the parent is through
+        finally:
+            os._exit(0)
+    try:
+        os.read(ready[0], 1)
+        held.close()
+        hold(tmp_path / "c").close()
+    finally:
+        os.write(done[1], b"x")
+        os.waitpid(child, 0)
+        for end in (*ready, *done):
+            os.close(end)
