@@ -12,6 +12,8 @@ from accounting import (
     ZCDP,
     AdjacencyMismatch,
     ApproxDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
     Gaussian,
     PoissonSubsampled,
     PureDP,
@@ -285,3 +287,15 @@ def test_only_descriptions_are_sampled():
         PoissonSubsampled(1.0, 0.1)
     with pytest.raises(UnsupportedRelease, match="RDP accountant has no bound for PoissonSubsampled"):
         rdp(PoissonSubsampled(ZCDP(1.0), 0.1), 2.0)
+
+
+@pytest.mark.parametrize("shift", [1, 3])
+@pytest.mark.parametrize("kind", [DiscreteGaussian, DiscreteLaplace])
+def test_a_swap_without_sampling_moves_integers_twice_as_far(kind, shift):
+    """By all outputs: a unit moves the sum up, its substitute moves it down."""
+    z, x = 1.5, np.arange(-400, 401)
+    log_law = -((x / (z * shift)) ** 2) / 2 if kind is DiscreteGaussian else -np.abs(x / (z * shift))
+    up, down = (np.exp(np.roll(log_law, move)) / np.exp(log_law).sum() for move in (shift, -shift))
+    swap = PoissonSubsampled(kind(z, shift=shift), 1.0, adjacency="replace")
+    for at in (0.0, 0.3, 1.0):
+        assert delta(swap, at) == pytest.approx(np.maximum(up - math.exp(at) * down, 0.0).sum(), rel=1e-9)
