@@ -64,6 +64,7 @@ class Noise:
 
     def reach(self, confidence: float) -> float:
         """The smallest half-width that holds the noise of one cell with at least this probability."""
+        confidence = fraction("confidence", confidence)  # a float, which the cache can look up
         if self.whole:
             # P(|k| > m) = 2q^(m + 1)/(1 + q)
             q = math.exp(-self.step / self.scale)

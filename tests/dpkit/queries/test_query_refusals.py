@@ -231,6 +231,17 @@ def test_answers_print_and_become_json():
         answer.interval(95)
 
 
+@pytest.mark.parametrize("query", [queries.sum, queries.count])
+def test_the_confidence_of_the_noise_is_any_number_in_range(query):
+    """A number in an array of no dimension is one, and what is none is refused by name."""
+    answer = query([1.0, 2.5], budget=ROW, **(UNIT if query is queries.sum else {}))
+    assert answer.noise_interval(np.array(0.95)) == answer.noise_interval(0.95)
+    with pytest.raises(TypeError, match="confidence must be a number"):
+        answer.noise_interval([0.95])
+    with pytest.raises(ValueError, match="confidence must lie in"):
+        answer.noise_interval(1)
+
+
 # ----------------------------------------------------------------------------------------------------- audits
 
 
