@@ -177,11 +177,20 @@ class Items:
         return ()
 
     def at(self, chosen: NDArray[np.intp]) -> tuple[torch.Tensor, torch.Tensor]:
+        import torch
         from torch.utils.data import default_collate
 
-        X, y = default_collate([self._dataset[int(i)] for i in chosen])
+        items = [self._dataset[int(i)] for i in chosen]
+        pair = default_collate(items)
+        if not (isinstance(pair, (list, tuple)) and [isinstance(v, torch.Tensor) for v in pair] == [True, True]):
+            kind = type(items[0]).__name__
+            if isinstance(items[0], (list, tuple)):
+                kind += f" of {', '.join(type(v).__name__ for v in items[0])}"
+            raise TypeError(
+                f"X must be a Dataset of pairs (x, target), each a tensor, an array or a number, got a {kind}"
+            )
         like = self._like
-        X, y = (v.to(like.device, like.dtype if v.is_floating_point() else None) for v in (X, y))
+        X, y = (v.to(like.device, like.dtype if v.is_floating_point() else None) for v in pair)
         return X, y
 
 

@@ -603,6 +603,19 @@ class Counting(nn.Linear):
         return super().forward(x)
 
 
+class Listed(torch.utils.data.Dataset):
+    """Whatever is in a list."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        return self.items[i]
+
+
 @tabled(
     ("change", "error", "message"),
     [
@@ -613,6 +626,9 @@ class Counting(nn.Linear):
         ({"X": np.full((40, 3), "a")}, TypeError, "X must be an array of real numbers"),
         ({"X": np.zeros((40, 9))}, ValueError, "model and loss must give the gradient of one row"),
         ({"y": None}, TypeError, "y must be given unless X is a Dataset"),
+        ({"X": Listed([(torch.zeros(3),)]), "y": None}, TypeError, "Dataset of pairs .* got a tuple of Tensor$"),
+        ({"X": Listed([{"x": 1.0, "y": 0}]), "y": None}, TypeError, "Dataset of pairs .* got a dict$"),
+        ({"X": Listed([(torch.zeros(3), "a")]), "y": None}, TypeError, "got a tuple of Tensor, str$"),
         ({"model": None}, TypeError, r"model must be a GLM or a torch\.nn\.Module"),
         (
             {"model": nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1))},
