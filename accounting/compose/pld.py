@@ -46,7 +46,18 @@ from accounting.loss.sampled import SubsampledPair
 from accounting.loss.swapped import SwappedGaussianPair
 from accounting.releases.base import Composed, Release
 
-__all__ = ["answers", "check", "delta", "delta_of", "epsilon", "epsilon_of", "is_enough", "is_quick", "lower_epsilon"]
+__all__ = [
+    "answers",
+    "check",
+    "delta",
+    "delta_of",
+    "epsilon",
+    "epsilon_of",
+    "is_enough",
+    "is_quick",
+    "lower_epsilon",
+    "lower_epsilon_of",
+]
 
 _QUICK_PARTS = 128
 # What the grid, or rounding errors and cuts, may add to ε, as a share of it, before another tilt and grid are tried.
@@ -144,7 +155,12 @@ def _in_place(found_by: InPlace, parts: Parts, epsilon: float, enough: float, le
 
 def lower_epsilon(release: Release, delta: float) -> float:
     """A proved lower bound on the ε at ``delta`` of the dominating pairs of ``release``."""
-    return max((_lower_epsilon(parts, delta) for parts in alternatives(release)), default=0.0)
+    return lower_epsilon_of(alternatives(release), delta)
+
+
+def lower_epsilon_of(found: Iterable[Parts], delta: float) -> float:
+    """The same of the worst of some alternatives."""
+    return max((_lower_epsilon(parts, delta) for parts in found), default=0.0)
 
 
 # ------------------------------------------------------------------------------------------------- single releases

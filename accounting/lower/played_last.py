@@ -21,6 +21,7 @@ from accounting.adaptive.choices.scores_below import MOST_CHOICES, GamePair, Pla
 from accounting.adaptive.fixed_batches.in_totals import batches_at_least
 from accounting.compose import pld
 from accounting.compose.failures import rest_delta, split_failures
+from accounting.compose.pairs import sides
 from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated import CoinsPair
 from accounting.loss.lattice_vectors import LatticeCorners
@@ -50,6 +51,8 @@ _ENOUGH = {"gumbel": 0.99, "exponential": 0.92, "laplace": 0.5}
 _ENOUGH_OF_BATCHES = 0.99
 # Stronger lattice noise has too few values; weaker one is Gaussian noise to a part in ten thousand.
 _STRONGEST, _SMOOTH = 0.5, 20.0
+# Where no δ is left, but for this one: sums have no smaller ones.
+_LEAST = 1e-300
 
 
 def cost_of(release: Release, delta: float) -> float:
@@ -57,39 +60,62 @@ def cost_of(release: Release, delta: float) -> float:
 
     Let something fail, and tell the unit, with the probability f, and let nothing of what may fail do so, whether the
     unit is there or not, with the probability k; then δ(ε) ≥ f + k·δ(ε) of the rest. Of samples k < 1 − f: a failure of
-    a unit that was not read is no loss.
+    a unit that was not read is no loss. And f is another one in the other direction, in which the rest may cost more: a
+    failure that tells that the unit is missing may be that of a unit which was not read.
     """
     if isinstance(release, Parallel):  # whose branches do not fail together
         return max((cost_of(branch, delta) for branch in release.branches), default=0.0)
-    log_told, log_kept, rest = _apart(release) if may_fail(release) else (0.0, 0.0, release)
-    left = (delta + math.expm1(log_told)) / math.exp(log_kept) if log_told else delta
+    if not may_fail(release):
+        return _cost_of_rest(release, delta)
+    (here, missing), log_kept, rest = _apart(release)
+    left, left_missing = (_left(delta, told, log_kept) for told in (here, missing))
     if left < 0:
         return math.inf
-    if left >= 1:
-        return 0.0
+    if left == left_missing:
+        return _cost_of_rest(rest, left)
     try:
-        return largest_loss(rest) if left == 0 else pld.lower_epsilon(rest, left)
+        present, absent = sides(rest)
+        found = [(present, max(left, _LEAST)), ([parts for parts in absent if parts not in present], left_missing)]
+        return max(pld.lower_epsilon_of(filter(None, some), at) if at < 1 else 0.0 for some, at in found)
     except (UnsupportedRelease, ArithmeticError):
         return 0.0
 
 
-def _apart(release: Release) -> tuple[float, float, Release]:
-    """ln(1 − f) and ln k of a witness as in :func:`cost_of`, and the rest of it."""
+def _left(delta: float, log_told: float, log_kept: float) -> float:
+    """δ of the rest: (δ − f)/k, negative if the failures pass δ."""
+    over = delta + math.expm1(log_told)
+    return over / math.exp(log_kept) if log_kept > -700 else math.copysign(math.inf, over)
+
+
+def _cost_of_rest(release: Release, delta: float) -> float:
+    """What a witness costs at least of which nothing fails."""
+    if delta >= 1:
+        return 0.0
+    try:
+        return largest_loss(release) if delta == 0 else pld.lower_epsilon(release, delta)
+    except (UnsupportedRelease, ArithmeticError):
+        return 0.0
+
+
+def _apart(release: Release) -> tuple[tuple[float, float], float, Release]:
+    """ln(1 − f), in either direction, and ln k of a witness as in :func:`cost_of`, and the rest of it."""
     match release:
         case ApproxDP(epsilon=eps, delta=failing) if failing < 1:
             log_kept = math.log1p(-failing)
-            return log_kept, log_kept, PureDP(eps, adjacency=release.adjacency)
+            return (log_kept, log_kept), log_kept, PureDP(eps, adjacency=release.adjacency)
         case PoissonSubsampled(release=inner, rate=rate):
-            log_told, log_kept, rest = _apart(inner)
-            return math.log1p(rate * math.expm1(log_told)), log_kept, replace(release, release=rest)
+            (here, missing), log_kept, rest = _apart(inner)
+            told = math.log1p(rate * math.expm1(here)), missing if rate == 1 else 0.0
+            return told, log_kept, replace(release, release=rest)
         case Composed(parts=parts):
             found = [(_apart(part), count) for part, count in parts]
-            log_told = math.fsum(count * told for (told, _, _), count in found)
+            here = math.fsum(count * told[0] for (told, _, _), count in found)
+            missing = math.fsum(count * told[1] for (told, _, _), count in found)
             log_kept = math.fsum(count * kept for (_, kept, _), count in found)
-            return log_told, log_kept, compose((rest, count) for (_, _, rest), count in found)
+            return (here, missing), log_kept, compose((rest, count) for (_, _, rest), count in found)
         case Parallel(branches=branches):  # with others; as if no branch failed, which costs less
-            return 0.0, 0.0, parallel(*(_apart(branch)[2] for branch in branches))
-    return 0.0, 0.0, release
+            return (0.0, 0.0), 0.0, parallel(*(_apart(branch)[2] for branch in branches))
+    return (0.0, 0.0), 0.0, release
 
 
 def _others(

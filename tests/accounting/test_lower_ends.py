@@ -141,6 +141,31 @@ def test_samples_of_what_may_fail_cost_what_all_outputs_say(count: int, delta_of
     assert exact[1] <= delta_of_all
 
 
+@pytest.mark.filterwarnings("ignore:ε is only known:UserWarning")
+def test_a_sample_of_what_may_fail_tells_of_a_unit_that_is_there_and_costs_more_where_it_is_not() -> None:
+    """A failure tells that the unit was read, but not that there is none; all else tells more of one that is not."""
+    epsilon_of_one, failing, rate, count, delta_of_all = 0.5, 0.005, 0.9, 5, 0.07
+    e = math.exp(epsilon_of_one)
+    holds = np.array([e, 1.0, 0.0, 0.0]) * (1 - failing) / (1 + e) + np.array([0.0, 0.0, failing, 0.0])
+    lacks = holds[[1, 0, 3, 2]]
+    here = there = np.ones(1)
+    for _ in range(count):
+        here, there = np.outer(here, (1 - rate) * lacks + rate * holds).ravel(), np.outer(there, lacks).ravel()
+    sample = PoissonSubsampled(accounting.ApproxDP(epsilon_of_one, failing), rate)
+    lower, upper = accounting.bound(count * sample, delta_of_all)
+    exact = [max(divergence(here, there, at), divergence(there, here, at)) for at in (lower, upper)]
+    assert delta_of_all <= exact[0] <= delta_of_all * 1.002
+    assert exact[1] <= delta_of_all
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known:UserWarning")
+def test_many_releases_of_which_some_certainly_fail_have_a_lower_end() -> None:
+    one, many = accounting.ApproxDP(0.1, 0.01), 10**6
+    assert lower_epsilon(many * one, 0.1) == math.inf
+    # nearly all failures are of units that are not read
+    assert lower_epsilon(many * PoissonSubsampled(one, 1e-9), 0.1) == 0
+
+
 def test_branches_of_which_one_may_fail_do_not_fail_together() -> None:
     fails, noise = accounting.ApproxDP(0.1, 0.01), accounting.Gaussian(1.0)
     assert lower_epsilon(parallel(fails, noise), 0.02) == lower_epsilon(noise, 0.02)
