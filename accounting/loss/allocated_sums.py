@@ -128,9 +128,13 @@ def _powers_by_terms(places: Places, law: Array, kept: Places, n: int, times: in
         sizes[first : first + at_once] = np.abs(terms) @ law
     missing = math.fsum(law.tolist()) - 1.0
     x = sums + missing
-    real = 0.5 * np.log1p(2 * x.real + x.real**2 + x.imag**2)
+    off = (places.size + 16) * _UNIT_ROUNDOFF / 2 * (sizes + abs(missing)) + 2 * _UNIT_ROUNDOFF
+    # near x = −1, where a fair coin's φ vanishes, |1 + x|² − 1 has lost the digits of |1 + x|
+    size = np.maximum(np.abs(1 + x), off)
+    square = np.maximum(2 * x.real + x.real**2 + x.imag**2, -0.9)
+    real = np.where(np.abs(x) < 0.5, 0.5 * np.log1p(square), np.log(size))
     log_one = real + 1j * np.arctan2(x.imag, 1 + x.real)
-    size = np.exp(real)
-    off = times * ((places.size + 16) * _UNIT_ROUNDOFF / 2 * (sizes + abs(missing)) + 2 * _UNIT_ROUNDOFF) / size
+    # a φ as small as that may be twice as large, or nothing
+    off = times * off / size + np.where(size <= off, 1.0, 0.0)
     back = -2 * math.pi * ((kept * (times * centre % n)) % n) / n
     return times * log_one + 1j * back, off

@@ -30,6 +30,7 @@ from accounting.loss import allocated
 from accounting.loss.allocated import AllocatedPair, SwappedAllocatedPair
 from accounting.loss.allocated_epochs import large_ratios
 from accounting.loss.allocated_ratio import Ratio, ends_of
+from accounting.loss.allocated_sums import _powers_by_terms
 from accounting.loss.gaussian import GaussianPair
 from accounting.loss.pair import LossPair, check_pair
 from accounting.loss.responses import Coins, RangePair
@@ -94,6 +95,33 @@ def test_it_is_what_enumeration_finds(name: str, present: bool) -> None:
             assert below.delta(at) == pytest.approx(exact, rel=2 * close, abs=1e-7)
             assert above.delta(at) == pytest.approx(exact, rel=close, abs=1e-7)
         check_pair(above)
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_a_fair_coin_is_what_enumeration_finds(present: bool) -> None:
+    """Whose characteristic function vanishes."""
+    low = 0.21907019616076848
+    coin = RangePair(low, 0.5 - low)
+    p, q = atoms(coin)
+    assert p == pytest.approx([0.5, 0.5], abs=1e-9)
+    laws = enumerated(p, q, 3) if present else enumerated(q, p, 3)[::-1]
+    above, below = (AllocatedPair(coin, 3, present, lower) for lower in (False, True))
+    for at in (0.0, 0.05, 0.1):
+        exact = divergence(*laws, at)
+        assert exact * (1 - 1e-4) <= below.delta(at) <= exact <= above.delta(at) <= exact * (1 + 1e-4)
+
+
+def test_characteristic_functions_are_off_by_no_more_than_they_say() -> None:
+    """Of a fair coin: |φ| is a cosine, and vanishes."""
+    nodes, place, times = 3 << 14, 571, 2
+    at = np.arange(nodes // 2 + 1)
+    log_power, off = _powers_by_terms(np.array([0, place]), np.array([0.5, 0.5]), at, nodes, times)
+    turns = at * place % nodes  # the angle that is left of a cosine near 0 is exact
+    from_zero = np.minimum(abs(2 * turns - nodes), np.minimum(2 * turns, 2 * nodes - 2 * turns))
+    near = abs(2 * turns - nodes) < nodes // 4
+    cosine = np.sin(np.pi * from_zero[near] / (2 * nodes))
+    found = np.exp(log_power.real[near])
+    assert np.all(abs(found - cosine**times) <= found * np.expm1(off[near]) + 1e-30)
 
 
 @pytest.mark.parametrize(("steps", "rate"), [(2, 1.0), (3, 1.0), (3, 0.7)])
