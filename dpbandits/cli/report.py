@@ -44,7 +44,9 @@ def tabled(
 
     table = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for name, justify in columns.items():
-        table.add_column(name, justify=justify, no_wrap=name != broken)
+        # words that are longer than the column are broken, too: their ends may be what tells them apart
+        overflow: Literal["fold", "ellipsis"] = "fold" if name == broken else "ellipsis"
+        table.add_column(name, justify=justify, no_wrap=name != broken, overflow=overflow)
     for row in rows:
         table.add_row(*map(Text, row))
     return table

@@ -582,8 +582,10 @@ def test_a_table_from_the_command_line_and_its_page(call, tmp_path):
     assert json.loads((tmp_path / "page.json").read_text())["best"] == "new"
 
 
-def test_names_of_arms_take_several_lines_so_that_no_number_is_cut(call, tmp_path):
-    long = "a headline of nine words, all of them short"
+@pytest.mark.parametrize(
+    "long", ["a headline of nine words, all of them short", "checkout_with_one_page_and_no_login_v2"]
+)
+def test_names_of_arms_take_several_lines_so_that_no_number_is_cut(call, tmp_path, long):
     table = (tmp_path / "test.csv").read_text()
     (tmp_path / "test.csv").write_text(table.replace(",old,", f',"{long}",'))
     shown = call("run", "test.csv", "--person", "person", "--baseline", long, "--out", "test.json").output
