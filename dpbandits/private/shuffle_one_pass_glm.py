@@ -23,10 +23,11 @@ its noise, which is public; in an earlier release noise would choose the next ba
 
 Where no base rate is stated, c₀ begins at the middle of the range of rewards, and the level is learned, as in
 :class:`~dpbandits.policies.OnePassPrivateGLM`: while it is not settled a record is scaled by √(1 − ¾·0.1), and its user
-sends (r − middle)/(high − low) in one more coordinate. All noise is 1 % larger for it. As long as c₀ is the middle, and
-arms are fresh, it may be that rewards are less, batch after batch, than c₀ and θ_j say, by more than chance, noise and
-what is not known of θ explain. Then m_j is freed of the difference along M_jθ_j: in long batches it would turn errors
-of θ_j round, again and again (``private.parts.progress.turned_round``).
+sends (r − middle)/(high − low) in one more coordinate. All noise is 1 % larger for it. Batches are played at random as
+long as rewards seem rare and the level has not moved. As long as c₀ is the middle, and arms are fresh, it may be that
+rewards are less, batch after batch, than c₀ and θ_j say, by more than chance, noise and what is not known of θ explain.
+Then m_j is freed of the difference along M_jθ_j: in long batches it would turn errors of θ_j round, again and again
+(``private.parts.progress.turned_round``).
 
 Guarantee
 ---------

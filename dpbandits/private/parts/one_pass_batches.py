@@ -1,10 +1,11 @@
 """From noisy sums of batches of secant records to a parameter: what ShuffleOnePassGLM computes after a batch.
 
 As in :mod:`~dpbandits.private.parts.one_pass`, but every batch has noise of its own, so that batches are weighed by
-it; and as they are long, everything is looked at a little, and what a base rate adds along θ that nobody stated and
-that is too high is taken out where arms are fresh (``private.parts.progress.turned_round``). A metric is learned as
-there. One that was made after a batch is that of all batches that have not begun: of others some users may have sent
-their records. All of it is post-processing.
+it; and as they are long, everything is looked at a little. As long as rewards seem rare and their level is not known
+arms are played at random: then records have no mean in common, and stay when the level moves. What a base rate adds
+along θ that nobody stated and that is too high is taken out where arms are fresh
+(``private.parts.progress.turned_round``). A metric is learned as there. One that was made after a batch is that of all
+batches that have not begun: of others some users may have sent their records. All of it is post-processing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ __all__ = ["Estimate", "Refit"]
 
 # the least f: batches are long
 _LEAST = 0.1
+# by how many se rewards must seem rare for a batch at random
+_RARE = 1.0
 
 
 @dataclass(frozen=True)
@@ -164,11 +167,16 @@ class Refit:
         if not levelled:
             total, counted, variance = deviations
             level, levelled = self.levels.moved(last.level, total, math.sqrt(variance), counted)
-            if level != last.level and (last.level or lopsided(b, noise_b, counted * record.B**2)):
-                moved = replace(self._anew(rounds), level=level, levelled=levelled, deviations=deviations)
-                return replace(moved, metric=metric, later=later, turn=turn, settled=settled)
             # the weights of earlier records, at the new level
             flatter = self.levels.at(level).units[0] / unit_w
+            in_common = lopsided(b, noise_b, counted * record.B**2)
+            if level != last.level and (last.level or in_common):
+                moved = replace(self._anew(rounds), level=level, levelled=levelled, deviations=deviations)
+                return replace(moved, metric=metric, later=later, turn=turn, settled=settled)
+            # records of arms at random will have no mean in common, unless all arms have: then they are dropped anyway
+            rare = self.levels.low(total, math.sqrt(variance), counted, by=_RARE)
+            if self.levels.early and rare and not (level or levelled or in_common):
+                known, root = replace(known, mean=self.prior.mean), self.prior.root
             H, squares, of_H, of_secants = flatter * H, flatter * squares, flatter**2 * of_H, flatter**2 * of_secants
             past = replace(past, H=flatter * past.H, squares=flatter * past.squares)
         history = H, b, (of_H, of_secants, of_b), squares, past

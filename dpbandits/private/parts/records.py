@@ -325,16 +325,17 @@ class Levels:
         """The same for many rewards."""
         return deviations(rewards, self.reward_range)
 
-    def low(self, total: float, noise: float, rounds: float) -> bool:
-        """Whether the mean seems to be below the middle by 0.2, and is not known well; arguments as of :meth:`moved`.
+    def low(self, total: float, noise: float, rounds: float, by: float = 0.0) -> bool:
+        """Whether the mean seems to be below the middle by 0.2 and ``by`` standard errors, and is not known well.
 
         Rounds at random by mistake cost next to nothing as long as little is known. Where the mean is known well and
         the level has not moved, it is next to the border, and a record that is centred at the middle does no harm.
+        Other arguments as of :meth:`moved`.
         """
         if rounds == 0:
             return False
         mean, se = _mean(total, noise, rounds)
-        return mean <= -_FAR and se >= _KNOWN
+        return mean + by * se <= -_FAR and se >= _KNOWN
 
     def moved(self, last: float, total: float, noise: float, rounds: float) -> tuple[float, bool]:
         """The level that follows the ``last`` one after so many rounds with a number, and whether it is settled.
