@@ -149,6 +149,17 @@ def test_plays_are_counted_as_they_are_decided_so_many_rounds_later(delay, batch
         counted = until
 
 
+def decide(one: ArmSums | ArmTurns, many: ArmSums | ArmTurns, parts: list[list[int]], again: bool) -> None:
+    """The same plays one after the other, and each part at once; ``again``: its first round was begun before."""
+    rounds = 0
+    for arms in parts:
+        first = max(0, rounds - 1) if again else rounds
+        for round, arm in enumerate(arms, first):
+            one.decided(round, arm)
+        many.decided_many(first, np.array(arms, np.int64))
+        rounds = max(rounds, first + len(arms))
+
+
 @settings(max_examples=100)
 @given(
     delay=st.integers(0, 6),
@@ -158,13 +169,7 @@ def test_plays_are_counted_as_they_are_decided_so_many_rounds_later(delay, batch
 def test_many_plays_are_those_of_one_after_the_other(delay, parts, again):
     """With an oldest one that waits, without, and where the first is made again after an interrupt."""
     one, many = sums(3, delay=delay), sums(3, delay=delay)
-    rounds = 0
-    for arms in parts:
-        first = max(0, rounds - 1) if again else rounds
-        for round, arm in enumerate(arms, first):
-            one.decided(round, arm)
-        many.decided_many(first, np.array(arms, np.int64))
-        rounds = max(rounds, first + len(arms))
+    decide(one, many, parts, again)
     assert str(many.kept()) == str(one.kept())
 
 
@@ -201,13 +206,7 @@ def test_many_records_of_batches_are_those_of_one_after_the_other():
 @given(parts=st.lists(st.lists(st.integers(0, 2), max_size=5), max_size=4), again=st.booleans())
 def test_many_turns_are_those_of_one_after_the_other(parts, again):
     one, many = ArmTurns(3, people=False), ArmTurns(3, people=False)
-    rounds = 0
-    for arms in parts:
-        first = max(0, rounds - 1) if again else rounds
-        for round, arm in enumerate(arms, first):
-            one.decided(round, arm)
-        many.decided_many(first, np.array(arms, np.int64))
-        rounds = max(rounds, first + len(arms))
+    decide(one, many, parts, again)
     assert str(many.kept()) == str(one.kept())
 
 
