@@ -220,7 +220,20 @@ class Calls:
         self.seconds[item.nodeid] = time.perf_counter() - start
 
 
-ARGUMENTS = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", "--no-header", "--tb=no"]
+ARGUMENTS = [
+    "-q",
+    "-x",
+    "-m",
+    "not slow",
+    "-n",
+    "0",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:randomly",
+    "--no-header",
+    "--tb=no",
+]
 
 
 def forked(work: Any, limit: float) -> int:

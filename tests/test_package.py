@@ -48,6 +48,7 @@ def test_what_runs_elsewhere_is_named_by_its_commit():
     assert all(re.match(r" [\w-]+/[\w-]+@[0-9a-f]{40} # v\d", line) for line in used)
 
 
+@pytest.mark.thorough
 def test_two_builds_give_the_same_bytes(tmp_path):
     """Whoever builds a wheel from the same sources gets the same file, whenever and wherever they do."""
     pytest.importorskip("hatchling")

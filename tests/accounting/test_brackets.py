@@ -79,6 +79,7 @@ def test_generalized_gaussian_noise_costs_what_gaussian_noise_does():
     assert 0.99 * upper < lower <= upper
 
 
+@pytest.mark.thorough
 def test_a_tree_of_a_batch_is_a_gaussian_vector():
     tree = TreeAggregation(5.0, 100)
     total = 50 * FixedSizeSubsampled(tree, 10, 1000)
@@ -282,6 +283,7 @@ def test_brackets_are_consistent_with_dp_accounting():
         assert upper <= theirs[1] * 1.005
 
 
+@pytest.mark.thorough
 @settings(max_examples=3, deadline=None)
 @given(z=st.floats(0.6, 3.0), log_q=st.floats(-4, -0.5), count=st.integers(2, 300))
 def test_monotone_in_rate_count_and_noise(z, log_q, count):

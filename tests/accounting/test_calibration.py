@@ -171,6 +171,7 @@ def test_a_budget_that_hardly_protects_is_met_as_quickly(eps, adjacency):
     assert epsilon(make(z), 1e-6) <= eps < epsilon(make(0.999 * z), 1e-6)
 
 
+@pytest.mark.thorough
 def test_a_budget_that_any_noise_meets():
     assert calibrate(lambda z: PureDP(1e-3) + ZCDP(1e-9 / z), Budget(1.0, 1e-2)) <= 1e-8
 

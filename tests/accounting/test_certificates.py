@@ -180,6 +180,7 @@ def test_many_samples_of_two_losses_without_the_unit(
     assert verify(_claim(release, delta * (1 + 1e-9), x))
 
 
+@pytest.mark.thorough
 def test_witnesses_of_shuffled_messages_have_categories() -> None:
     release, line = (
         {"type": "LocalShuffled", "epsilon": 1.0, "users": 1},
@@ -225,6 +226,7 @@ def test_what_would_take_for_ever_is_refused(release: dict[str, object] | None, 
     assert not verify(_claim(given, 1e-6, 0.5, present=[line], absent=[line]))
 
 
+@pytest.mark.thorough
 def test_the_work_of_all_branches_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte of the same branch would take minutes; the limit is on the sum, and one branch is far below it."""
     stored = json.loads(certify(DP_SGD, 1e-6).to_json())
@@ -269,6 +271,7 @@ def test_what_is_numerical_has_no_certificate(release: Release) -> None:
         certify(release, 1e-6)
 
 
+@pytest.mark.thorough
 def test_an_accountant_that_claims_too_little_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults of the accountants' code: a shift, noise or a tail that is a little off in what ε is found from."""
     from accounting.compose import pld
@@ -289,12 +292,14 @@ def test_an_accountant_that_claims_too_little_is_noticed(monkeypatch: pytest.Mon
     pld._profile.cache_clear()
 
 
+@pytest.mark.thorough
 def test_private_training() -> None:
     certificate = certify(DP_SGD, 1e-6)
     assert verify(certificate)
     assert not verify(replace(certificate, lower=None, upper=(certificate.lower or 0.0) * (1 - 1e-4)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("release", "delta"),
     [

@@ -10,6 +10,7 @@ from accounting import verify
 from benchmarks.claims import CASES, claims
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:ε is only known:UserWarning")
 @pytest.mark.parametrize("kind", CASES)
 def test_what_is_true_of_all_outputs_is_accepted_and_what_is_a_little_false_refused(kind: str) -> None:

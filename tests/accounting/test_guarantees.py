@@ -138,6 +138,7 @@ def test_zcdp_delta_is_that_of_the_worst_coin(log_rho, share):
     assert mpmath.exp(exact) <= bound <= mpmath.exp(exact) * (1 + mpmath.mpf("1e-9"))
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(log_rho=st.floats(-6, 2), log_delta=st.floats(-100, -3))
 def test_zcdp_epsilon_and_rho_are_those_of_the_worst_coin(log_rho, log_delta):

@@ -203,6 +203,7 @@ def test_at_delta_0_no_lower_end_is_above_what_may_be_lost(release: Release, mos
     assert 0.4 * most < lower_epsilon(release, 0.0) <= most < 0.9 * float(epsilon(release, 0.0))
 
 
+@pytest.mark.thorough
 def test_a_sample_of_what_has_two_directions_is_no_witness() -> None:
     """A unit that is present outside would have to be absent inside: nothing is claimed from below."""
     best = accounting.BestOfRuns(PoissonSubsampled(accounting.Gaussian(1.0), 0.3), 0.5)

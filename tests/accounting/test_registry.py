@@ -63,6 +63,7 @@ def loaded(statement):
     return set(json.loads(run.stdout))
 
 
+@pytest.mark.thorough
 def test_plain_gradient_descent_loads_no_adaptive_module():
     names = "from accounting import *\n"
     plain = loaded(f"{names}epsilon(1000 * PoissonSubsampled(Gaussian(1.1), 0.01), 1e-6)")

@@ -124,6 +124,7 @@ def test_run_compares_policies_and_budgets(call, tmp_path):
     assert (tmp_path / "run.png").exists()
 
 
+@pytest.mark.thorough
 @tabled("link", ["logistic", "probit", "linear", "poisson", "with arms that come and go"])
 def test_every_policy_plays_every_link(link, played):
     """One test, as their noise is calibrated once."""
@@ -147,6 +148,7 @@ def test_policies_for_arms_that_stand_are_told_these(link, played):
     assert played("run", *QUICK, *options, "-p", *SAME).policies == ["standing private, ε = 1"]
 
 
+@pytest.mark.thorough
 def test_policies_that_know_names_play_fixed_arms(call, played):
     """Beside policies of all other kinds where arms have no features, and alone where they have some."""
     named = [word for policy in NAMED for word in ("-p", policy)]
@@ -165,6 +167,7 @@ def test_policies_that_know_names_play_fixed_arms(call, played):
     assert "whose arms are not fixed" in " ".join(refused.output.split())
 
 
+@pytest.mark.thorough
 def test_policies_with_a_parameter_per_arm_play_contexts(tmp_path, played):
     named = [word for policy in (*STANDING, "private-arms") for word in ("-p", policy)]
     results = played("run", "--world", "disjoint", "-t", 60, "--seeds", 1, "--jobs", 1, *named, "-e", 1)
@@ -176,6 +179,7 @@ def test_policies_with_a_parameter_per_arm_play_contexts(tmp_path, played):
     assert set(replayed.policies) == set(results.policies)
 
 
+@pytest.mark.thorough
 @tabled("name", GALLERY)
 def test_run_plays_the_gallery(name, played):
     results = played("run", "--world", name, "-t", 30, "--seeds", 1, "--jobs", 1, "-p", "uniform", "-p", "glb-omd")
@@ -186,6 +190,7 @@ def test_run_takes_as_many_rounds_as_the_gallery_has(played):
     assert played("run", "--world", "people", "--seeds", 1, "--jobs", 1, "-p", "uniform").runs[0].round[-1] == 5000
 
 
+@pytest.mark.thorough
 @tabled("noise", ["gaussian", "student_t", "pareto", "symmetric_pareto"])
 def test_run_knows_heavy_tails(noise, played):
     named = [word for policy in ("uniform", "oful", "hvt-ucb", "crtm", "one-pass-private") for word in ("-p", policy)]
@@ -347,6 +352,7 @@ def test_an_interrupt_before_anything_is_done_writes_nothing(call, tmp_path, mon
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_help_loads_nothing_heavy_and_the_module_can_be_run():
     code = (
         "import sys, dpbandits.cli\n"

@@ -70,6 +70,7 @@ def brief(figure):
 SLOW = "private-glm-table-2"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == SLOW else n for n in FIGURES])
 def test_every_figure_runs(call, tmp_path, monkeypatch, name):
     coarse_pictures(monkeypatch)
@@ -202,6 +203,7 @@ def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
+@pytest.mark.thorough
 def test_an_interrupted_figure_goes_on_where_it_stopped(call, tmp_path, monkeypatch):
     coarse_pictures(monkeypatch)
     arguments = ("hvt-ucb-figure-2", "--rounds", 20, "--seeds", 2, "--jobs", 1)

@@ -145,6 +145,7 @@ def test_calibrate_finds_the_noise():
     assert z == pytest.approx(42.2467888932683528, rel=1e-12)
 
 
+@pytest.mark.thorough
 def test_calibrate_counts_the_neighbours_of_the_description():
     output = run("calibrate", SAMPLED, "--epsilon", 1, "--delta", 1e-6)
     z = calibrate(lambda z: 10 * PoissonSubsampled(Gaussian(z), 0.1), Budget(1.0, 1e-6, adjacency="add_remove"))

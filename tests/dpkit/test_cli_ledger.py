@@ -192,6 +192,7 @@ def test_a_claim_in_words_is_answered_for_every_way_to_make_batches():
     run("check", f"{SAID}, Poisson", "--epsilon", 3, "--delta", 1e-5, "--adjacency", "replace", status=1)
 
 
+@pytest.mark.thorough
 def test_a_claim_in_words_holds_for_the_way_and_the_neighbours_that_it_names():
     output = run("check", f"{SAID}, balls in bins", "--epsilon", 3, "--delta", 1e-5, "--adjacency", "add_remove")
     assert [verdict for _, _, verdict in re.findall(ROW, output, re.M)] == ["holds", "holds"]

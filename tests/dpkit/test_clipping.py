@@ -69,6 +69,7 @@ def test_shortened_rows_and_vectors_within_a_norm(X, bound):
     assert (np.abs(within_norm(X, math.inf, bound, clip=True)) <= bound).all()
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None)
 @given(rows, bounds, st.data())
 @example(HUGE, 1.0, None)
@@ -85,6 +86,7 @@ def test_no_clipped_gradient_passes_the_bound(X, bound, data):
         assert power(times(psi, x)) <= Fraction(bound) ** 2
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None)
 @given(rows, bounds, st.data())
 @example(HUGE, 1.0, None)

@@ -90,6 +90,7 @@ def test_many_hashes_at_once(texts, seed):
     assert murmur3(texts, seed).tolist() == [hashed_by_rule.murmur3(text, seed) for text in texts]
 
 
+@pytest.mark.thorough
 def test_long_texts_need_their_own_length_only():
     """A long text among many short ones: a table as wide as that would need thirty gigabytes."""
     long = "x" * 300_003

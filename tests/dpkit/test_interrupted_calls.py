@@ -164,6 +164,7 @@ def fitted(model):
     return {name: value for name, value in vars(model).items() if name.endswith("_")}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_fit_that_is_interrupted_at_any_line_leaves_the_estimator_as_it_was(name):
     model, line, seen = ESTIMATORS[name](), 1, set()
@@ -188,6 +189,7 @@ def test_a_fit_that_is_interrupted_at_any_line_leaves_the_estimator_as_it_was(na
     assert model.n_features_in_ == 5
 
 
+@pytest.mark.thorough
 def test_an_estimator_is_no_half_of_a_run_by_dp_ftrl(monkeypatch):
     monkeypatch.setattr(DPFTRL, "_step", lambda self: after(1)(None))
     X, y = rows()

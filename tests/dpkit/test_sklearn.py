@@ -458,6 +458,7 @@ def test_more_classes_under_one_budget():
     assert np.array_equal(model.predict(X), model.classes_[eta.argmax(axis=1)])
 
 
+@pytest.mark.thorough
 def test_the_digits_under_one_budget_and_one_budget_for_each():
     X, y = load_digits(return_X_y=True)
     X = (X - 8) / 8 / math.sqrt(64)

@@ -18,6 +18,7 @@ def runs_only_where_they_were_recorded(request):
         pytest.skip("runs are recorded with the kernels of OpenBLAS for AVX2")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("part", PARTS)
 def test_part_of_the_record_holds(part, share):

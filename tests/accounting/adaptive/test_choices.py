@@ -126,6 +126,7 @@ def test_four_scores_with_laplace_noise_tell_more_than_two():
     assert lower < epsilon(100 * NoisyMax(0.1, "laplace"), 1e-6) < 1.035 * lower
 
 
+@pytest.mark.thorough
 @settings(max_examples=8, deadline=None)
 @given(
     st.floats(0.02, 2.0), st.integers(2, 12) | st.integers(2, 40),

@@ -91,6 +91,7 @@ def test_masses_of_a_triangle_hold_the_exact_tails_between_them(mu, rate, share,
     assert np.all((coarse <= 1.3 * least + slack)[some])
 
 
+@pytest.mark.thorough
 @settings(max_examples=10, deadline=None)
 @given(
     places=st.tuples(*[st.floats(-1.0, 1.0)] * 4),
@@ -123,6 +124,7 @@ def test_triangles_fall_above_nothing_and_rise_below(at):
     assert np.all(np.diff(values) * np.sign(at) < 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:ε is only known")
 def test_a_game_is_cheaper_than_steps_that_are_worst_one_by_one_and_known_closely():
     step = FixedSizeSubsampled(Gaussian(2.0), 10, 100)
@@ -133,6 +135,7 @@ def test_a_game_is_cheaper_than_steps_that_are_worst_one_by_one_and_known_closel
     assert upper == pytest.approx(2.689, abs=2e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:ε is only known")
 def test_equal_distances_are_the_worst_of_many_small_steps():
     step = FixedSizeSubsampled(Gaussian(1.0), 1, 20)
@@ -187,6 +190,7 @@ def test_brackets_of_200_random_compositions():
     check_random_compositions(200, seed=2)
 
 
+@pytest.mark.thorough
 def test_what_is_cut_off_is_counted():
     step = 20 * FixedSizeSubsampled(Gaussian(2.0), 10, 1000)
     poisson = 20 * PoissonSubsampled(Gaussian(2.0), 0.01)
@@ -198,6 +202,7 @@ def test_what_is_cut_off_is_counted():
     assert epsilon(step, 1e-200) < math.inf
 
 
+@pytest.mark.thorough
 def test_a_triangle_is_bounded_by_the_game():
     for mu, rate in ((0.5, 0.1), (1.0, 0.01)):
         one = TrianglePair(mu, rate)

@@ -160,6 +160,7 @@ def test_of_runs_that_tell_little_it_is_known(law):
     assert exact * 0.999 < log_moment(runs, tuple(alternatives(Gaussian(1000.0))), 1.0) < exact * 1.05
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("law", "kind"), [(0, 0), (4, 2)])
 def test_brackets_of_ten_choices(law, kind):
     release = 10 * LAWS[law](RUNS[kind])
@@ -182,6 +183,7 @@ def test_epsilon_and_delta_belong_together():
     assert delta_of_best(parts, found, 1e-9) == 1e-9
 
 
+@pytest.mark.thorough
 def test_other_releases_beside_them():
     choices = 8 * BestOfRuns(PureDP(0.1), 0.1)
     alone, noise = epsilon(choices, 1e-6), 30 * Gaussian(20.0)
@@ -209,6 +211,7 @@ def test_moments_multiply():
         assert exact < many_selections._moment(parts, order) < 1.005 * exact
 
 
+@pytest.mark.thorough
 def test_orders_are_of_one_sequence():
     # so that a little more noise changes little
     logs = [math.log(epsilon(10 * BestOfRuns(PureDP(0.1 * (1 + 1e-5 * k)), 0.1), 1e-6)) for k in range(2)]
@@ -263,6 +266,7 @@ def test_what_has_no_moments_is_left_as_it_was():
     assert epsilon_of_best(parts, 1e-6, 1.2452) == 1.2452
 
 
+@pytest.mark.thorough
 def test_losses_that_no_moment_sees_count():
     # what 20 releases lose with probability 1e-24 is not known
     (parts,) = alternatives(5 * BestOfRuns(20 * Laplace(40.0), 0.1))

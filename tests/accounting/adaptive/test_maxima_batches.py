@@ -73,6 +73,7 @@ def test_totals_are_bracketed(noise, eps, batch, count, width):
     assert epsilon(count * PoissonSubsampled(NoisyMax(eps, noise), batch / 1000), 1e-6) <= found.upper * 1.005
 
 
+@pytest.mark.thorough
 def test_rates_and_strengths_that_are_not_played():
     for eps, batch in ((1e-9, 10), (40.0, 10), (1.0, 999)):
         release = 3 * FixedSizeSubsampled(NoisyMax(eps, "gumbel"), batch_size=batch, records=1000)

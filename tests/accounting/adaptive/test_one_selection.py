@@ -128,6 +128,7 @@ def test_a_choice_among_pure_runs_is_known():
         assert math.log(first[1] / second[1]) == pytest.approx(upper, rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_values():
     assert epsilon(BestOfRuns(Gaussian(8.0), 0.1), 1e-6) == pytest.approx(0.7505, abs=5e-4)  # 1.127 by Rényi
     assert epsilon(10 * BestOfRuns(Gaussian(8.0), 0.1), 1e-6) == pytest.approx(3.651, abs=2e-2)  # 8.488

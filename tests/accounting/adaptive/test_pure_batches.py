@@ -89,6 +89,7 @@ def test_totals_are_known_closely(total, width):
     assert (1 - width) * upper < lower <= upper
 
 
+@pytest.mark.thorough
 def test_more_steps_than_a_game_has_are_several(monkeypatch):
     step = FixedSizeSubsampled(PureDP(0.2), 10, 1000)
     whole = epsilon(40 * step, 1e-6)

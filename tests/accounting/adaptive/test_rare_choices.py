@@ -97,6 +97,7 @@ def test_units_that_are_absent_from_very_strong_choices_have_an_answer(noise, st
     assert found < 110
 
 
+@pytest.mark.thorough
 def test_long_games_agree_with_short_ones():
     """With the game of the same choices, every t of which is tried; and above the best fixed coin, a binomial sum."""
     kind = CoinKind(6.0, 0.0, 0.01)
@@ -120,6 +121,7 @@ def test_what_takes_too_long_has_an_answer(monkeypatch):
     curve_of_many.cache_clear()
 
 
+@pytest.mark.thorough
 def test_the_delta_of_a_long_game_is_near_what_was_asked_for_and_0_beyond_all_losses():
     total = 1000 * PoissonSubsampled(NoisyMax(8.0), 0.001)
     assert delta(total, epsilon(total, 1e-6)) == pytest.approx(1e-6, rel=0.02)
@@ -199,6 +201,7 @@ def test_where_most_tosses_win_no_law_is_more_than_one(rate):
         assert sum(mass * math.exp(-step * shift) for shift, mass in law) == pytest.approx(1.0, abs=1e-11)
 
 
+@pytest.mark.thorough
 def test_many_at_a_time_are_what_recursion_says(monkeypatch):
     monkeypatch.setattr(scores_below, "_LOOKS", 1)
     monkeypatch.setattr(scores_below, "_TELLING", 0.4)

@@ -32,6 +32,7 @@ def exact_delta(P, Q, at):
     return float(np.maximum(P - math.exp(at) * Q, 0).sum())
 
 
+@pytest.mark.thorough
 @settings(max_examples=75, deadline=None)
 @given(
     st.sampled_from([(40, 1.0), (40, 5.0), (99, 2.2), (200, 0.5), (501, 12.0), (1000, 1.4)]),

@@ -318,11 +318,13 @@ def test_compositions_of_responses_are_known_from_both_sides(release, width):
     assert upper * (1 - width) <= lower <= upper
 
 
+@pytest.mark.thorough
 def test_more_users_hide_more_and_no_number_is_too_large():
     found = [float(epsilon(LocalShuffled(KNOWN[1], n), 1e-6)) for n in (10, 100, 10**9)]
     assert found == sorted(found, reverse=True)
 
 
+@pytest.mark.thorough
 def test_what_is_refused_and_stored():
     with pytest.raises(ValueError, match="categories must be at least 3"):
         UnaryEncoding(1.0, 2)

@@ -309,6 +309,7 @@ def test_the_largest_local_epsilon_of_responses(categories, users, eps):
     )
 
 
+@pytest.mark.thorough
 def test_calibration_finds_the_same_local_epsilon():
     z = calibrate(lambda z: LocalShuffled(1 / z, 5000), Budget(0.3, 1e-6))
     assert 1 / z == pytest.approx(local_epsilon(5000, 0.3, 1e-6), rel=1e-8)
@@ -480,6 +481,7 @@ def test_bad_counts_are_refused(arguments, message):
         ShuffledBinomial(10, 1.0, 1, rounded=1)
 
 
+@pytest.mark.thorough
 def test_stretches_of_counts_are_priced_from_above(monkeypatch):
     cases = [(1.0, 10, 300_000, 3e-3), (3.0, 4, 10**6, 1e-2), (0.2, 3, 10**5, 1e-3)]
     found = [response_delta(*case) for case in cases]

@@ -198,6 +198,7 @@ def exact_swap(q, z, alpha):
         return mpmath.log1p(total) / (a - 1)
 
 
+@pytest.mark.thorough
 @settings(max_examples=1, deadline=None)
 @example(log_q=-5.0, log_z=1.9, log_eta=-4.0)
 @example(log_q=-0.5, log_z=-1.3, log_eta=0.1)

@@ -107,6 +107,7 @@ def failures(draw, truth, **options):
     return count
 
 
+@pytest.mark.thorough
 def test_coverage():
     def responses(rng, n):
         return randomized_response(rng, n, 1.0)

@@ -99,6 +99,7 @@ def test_a_budget_spent_to_the_last_digit_is_kept():
     assert report.problems == []
 
 
+@pytest.mark.thorough
 def test_a_total_of_choices_that_only_the_filters_prove(monkeypatch):
     """Without games the accountants price each of many choices as one pair, the filters as the coins that it is."""
     monkeypatch.setattr(in_totals, "is_playable", lambda kind, count: False)

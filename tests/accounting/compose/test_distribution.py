@@ -117,6 +117,7 @@ def test_the_curve_of_parallel_branches_is_below_that_of_each():
     assert np.all(whole <= np.minimum(*each) + 1e-3)
 
 
+@pytest.mark.thorough
 def test_it_is_drawn_and_shown():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -199,6 +200,7 @@ def test_grids_of_the_same_numbers_are_equal():
         one.mass[0] = 1.0
 
 
+@pytest.mark.thorough
 def test_other_software_says_the_same():
     distribution = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     for kind in ("one", "a sum", "samples", "failures"):

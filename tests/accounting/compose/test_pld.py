@@ -236,6 +236,7 @@ def test_offsets_that_follow_epsilon_are_not_the_tightest_under_composition():
     assert epsilon(20 * NoisyMax(0.3), 1e-6) == bounds["pld"]
 
 
+@pytest.mark.thorough
 def test_a_large_epsilon_and_a_small_delta_stay_finite():
     assert 1e3 < pld_epsilon(2 * Laplace(1 / 600), 1e-15) <= 1200 * (1 + 1e-4)
     assert math.isfinite(pld_epsilon(100 * Laplace(2.0), 1e-300))

@@ -49,6 +49,7 @@ RARE = 5 * PoissonSubsampled(Gaussian(1.66), 5.7e-4) + 10 * PoissonSubsampled(Ra
 REMOVAL = next(parts for parts in alternatives(RARE) if all(pair.present for pair, _ in parts))
 
 
+@pytest.mark.thorough
 def test_large_losses_that_are_too_rare_for_a_transform():
     answer = pld._profile(REMOVAL, 3e-15).best
     # 0.0633 by transforms

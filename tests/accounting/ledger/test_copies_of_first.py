@@ -32,6 +32,7 @@ def test_how_many_samples_with_little_noise_fit_where_they_come_first(noise, rat
     assert not filter_.admits(None, (count + 20) * kind, lambda: (count + 20) * kind)
 
 
+@pytest.mark.thorough
 def test_what_is_served_well_anyway_has_no_share_of_its_own():
     for kind in (Gaussian(100.0), PureDP(0.2), PoissonSubsampled(Gaussian(4.0), 0.01)):
         assert first_filter(B, kind).rule == mixed_rule(B)
@@ -114,6 +115,7 @@ def rare(up, unit):
     return release, (present, absent)
 
 
+@pytest.mark.thorough
 def test_the_best_mixture_of_the_first_kind_and_another_passes_no_budget():
     """First only the one kind, as long as the adversary likes; then either, charged by what is left."""
     unit, cells = 0.01, 3_000

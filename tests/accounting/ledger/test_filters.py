@@ -231,6 +231,7 @@ def for_three_epochs(room=1.0):
     return Budget(room * float(epsilon(3 * EPOCH, 1e-6)) * (1 + 1e-6), 1e-6, adjacency="add_remove")
 
 
+@pytest.mark.thorough
 def test_a_first_release_of_a_stated_plan_fixes_the_filter_for_all_of_it(tmp_path):
     three = for_three_epochs()
     assert admitted(Ledger(three), EPOCH) < 3
@@ -246,6 +247,7 @@ def test_a_first_release_of_a_stated_plan_fixes_the_filter_for_all_of_it(tmp_pat
             ledger.spend(EPOCH, plan=3 * EPOCH)
 
 
+@pytest.mark.thorough
 def test_a_stated_plan_takes_no_more_than_it_must_and_promises_nothing():
     three = for_three_epochs()
     # where a filter of many kinds holds all of it, that is the filter
@@ -381,6 +383,7 @@ def test_a_rule_in_a_file_is_checked(change, message):
         rule_from_dict({**rule_to_dict(mixed_rule(BUDGET, None, KIND)), **change})
 
 
+@pytest.mark.thorough
 def test_what_a_file_states_is_what_is_counted():
     """Another library may choose otherwise: the file decides, but it may not promise more than the budget."""
     stored = rule_to_dict(mixed_rule(BUDGET))
@@ -432,6 +435,7 @@ def worst_delta(budget, make, choices):
     return value((0,) * len(choices), (0,) * len(choices))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("accountant", "loose_delta"), [("pure", 0.6), ("rdp", 0.3), ("zcdp", 0.3), ("gdp", 0.3), (None, 0.3)]
 )

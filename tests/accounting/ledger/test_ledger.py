@@ -272,6 +272,7 @@ def quick_epsilon(release, delta=BUDGET.delta):
     return min(found)
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(spends, st.sampled_from([None, "mixed", "gdp", "zcdp", "pure", "rdp"]))
 def test_whatever_is_asked_the_total_stays_within_the_budget(asked, accountant):

@@ -53,6 +53,7 @@ def wait_for(released, true):
         time.sleep(0.0005)
 
 
+@pytest.mark.thorough
 def test_a_killed_process_never_released_more_than_it_recorded(tmp_path, new, request):
     kind = request.node.callspec.params["new"]
     generator = random.Random(0)

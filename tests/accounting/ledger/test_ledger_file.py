@@ -75,6 +75,7 @@ def damaged(path, original, offset, generator):
         path.with_name(path.name + extra).unlink(missing_ok=True)
 
 
+@pytest.mark.thorough
 def test_a_flipped_byte_is_detected_in_any_row_and_changes_nothing_unseen_elsewhere(path):
     rows = filled(path)
     original, generator = path.read_bytes(), random.Random(0)

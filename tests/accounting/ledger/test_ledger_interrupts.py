@@ -20,6 +20,7 @@ def opened(kind, request, tmp_path):
 
 
 # from the first line to the last; the strides have no factor in common, so that hardly a line is left out by all
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "stride"), [("memory", 3), ("file", 5), ("server", 11)])
 def test_a_spend_interrupted_anywhere_is_recorded_whole_or_not_at_all(kind, stride, request, tmp_path):
     ledger = opened(kind, request, tmp_path)

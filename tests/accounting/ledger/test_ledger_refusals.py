@@ -36,6 +36,7 @@ def full():
     return ledger, filled(ledger, WIDE, *6 * [SAMPLE])
 
 
+@pytest.mark.thorough
 def test_a_ledger_that_is_full_at_half_of_its_budget_says_both_numbers(full):
     ledger, message = full
     spent = ledger.epsilon()
@@ -51,6 +52,7 @@ def test_a_ledger_that_is_full_at_half_of_its_budget_says_both_numbers(full):
     assert audit.recompute(Ledger(), delta=1e-6).booked is None
 
 
+@pytest.mark.thorough
 def test_the_ways_out_that_it_names_are_ways_out(full):
     ledger, message = full
     assert "a release with more noise may still fit" in message
@@ -66,6 +68,7 @@ def test_the_ways_out_that_it_names_are_ways_out(full):
     assert first.total.parts[0][1] > 2 * sum(row.release == SAMPLE for row in ledger.rows())
 
 
+@pytest.mark.thorough
 def test_a_quota_that_is_full_at_half_names_a_larger_one_and_no_plan():
     whole = Budget(1.5, 1.5e-6, adjacency="add_remove")
     ledger = Ledger(whole)

@@ -196,6 +196,7 @@ def test_an_audit_reports_scopes_and_quotas():
 KINDS = [Gaussian(9.0), PureDP(0.25), 60 * PoissonSubsampled(Gaussian(1.5), 0.01)]
 
 
+@pytest.mark.thorough
 @settings(max_examples=10)
 @given(st.lists(st.tuples(st.sampled_from(["north", "south"]), st.sampled_from(KINDS)), min_size=2, max_size=8))
 def test_what_remains_is_what_the_worst_off_unit_has(spends):

@@ -34,6 +34,7 @@ def own():
         yield server
 
 
+@pytest.mark.thorough
 def test_a_server_that_dies_has_kept_what_it_confirmed(own):
     """Killed like in a loss of power while two threads spend, and started again."""
     url = own.url()

@@ -109,6 +109,7 @@ RELEASES = [
 SCOPES = [None, "a", "b", "b/c"]
 
 
+@pytest.mark.thorough
 @settings(max_examples=8)
 @given(st.lists(st.tuples(st.sampled_from(SCOPES), st.integers(0, 3)), min_size=4, max_size=60))
 def test_every_unit_of_every_scope_could_be_charged_what_it_was(spends):
@@ -180,6 +181,7 @@ def test_what_another_measure_admits_ends_the_charges():
     assert not filter_.admits(None, Gaussian(1000.0), None)
 
 
+@pytest.mark.thorough
 def test_what_was_spent_is_the_budget_at_most_while_the_charges_hold():
     filter_ = AdditiveFilter(B, mixed_rule(B))
     skewed, seen = 90 * PoissonSubsampled(Gaussian(1.5), 0.01), [0.0]

@@ -53,6 +53,7 @@ def reached(epsilon, laws, step, count):
     return Adversary(epsilon, [laws], step).reached([0] * count)
 
 
+@pytest.mark.thorough
 def test_pure_releases():
     budget, eps, count = Budget(1.0, 1e-6), 0.007, 1000
     ledger = Ledger(budget)

@@ -12,6 +12,7 @@ from accounting import Ledger
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("spends", "processes"), [(12, 1), pytest.param(5000, 4, marks=pytest.mark.slow)])
 def test_a_month_of_three_teams(tmp_path, monkeypatch, spends, processes):
     """In small with one process at a time, since that several agree is tested where they race."""

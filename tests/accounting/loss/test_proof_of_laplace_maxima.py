@@ -223,6 +223,7 @@ def test_what_step_e_adds_up_to():
         assert min(sides, (LARGEST - 1) * eps) <= excess(eps) <= (LARGEST - 1) * eps * (1 + 1e-12)
 
 
+@pytest.mark.thorough
 def test_the_computations_refuse_what_is_wrong():
     """What the steepest functions reach is 1.1939 for d = 0, 1.1818 for ½, 1.1916 for 1½, and 1.1838 as d → ∞.
 

@@ -247,6 +247,7 @@ def test_the_table_and_how_far_the_truth_may_be(case: tuple[float, int, int]) ->
     assert upper <= lower * 1.002
 
 
+@pytest.mark.thorough
 def test_it_falls_with_steps_and_noise_and_rises_with_participations() -> None:
     def cost(z: float = 1.2, steps: int = 60, times: int = 1) -> float:
         return float(epsilon(5 * RandomAllocated(Gaussian(z), steps, times), 1e-5))
@@ -259,6 +260,7 @@ def test_it_falls_with_steps_and_noise_and_rises_with_participations() -> None:
     assert by_steps[0] == float(epsilon(5 * Gaussian(1.2), 1e-5))
 
 
+@pytest.mark.thorough
 def test_a_swap_costs_more_than_a_unit_left_out_and_less_than_two_of_them() -> None:
     one = RandomAllocated(Gaussian(1.2), 30)
     swap = RandomAllocated(Gaussian(1.2), 30, adjacency="replace")
@@ -274,6 +276,7 @@ def test_any_noise_with_a_pair_is_known_from_both_sides(release: object) -> None
     assert upper < epsilon(3 * release, 1e-5) / 2
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_corners_cost_no_more_than_being_told_the_step() -> None:
     corners = [(Gaussian(0.05), 2), (Gaussian(0.05), 500), (Gaussian(1e4), 2), (PureDP(1e-9), 500), (PureDP(30.0), 2)]

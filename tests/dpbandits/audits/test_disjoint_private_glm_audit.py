@@ -41,6 +41,7 @@ def made(**more) -> DisjointPrivateGLM:
     return DisjointPrivateGLM(2, ["a"], **(known | more))
 
 
+@pytest.mark.thorough
 def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(monkeypatch):
     """One context, opposite rewards. With half the noise the audit finds a lower bound above the claim."""
     policy, m = made(), ROUNDS - 1
@@ -73,6 +74,7 @@ def test_the_pair_is_nearly_the_worst_one():
     assert 0.96 * policy.sums.sensitivity <= distance <= policy.sums.sensitivity
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("one", "other", "least"),
     [

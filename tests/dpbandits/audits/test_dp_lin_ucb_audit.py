@@ -50,6 +50,7 @@ def played(monkeypatch, trials: int) -> tuple[DPLinUCB, Tossed]:
     return policy, Tossed(play, policy.sums.sums, factor, len(ROUNDS), trials)
 
 
+@pytest.mark.thorough
 def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(monkeypatch):
     policy, runs = played(monkeypatch, TRIALS)
     for changed in range(len(ROUNDS)):

@@ -99,6 +99,7 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, changed, trials):
     bound.check(claim)
 
 
+@pytest.mark.thorough
 def test_a_quarter_of_the_noise_is_caught(monkeypatch):
     """Half of it shows in more runs than are worth it: below its δ is summed exactly."""
     claim, bound = lower_bound(monkeypatch, 800, 0, 4.0)

@@ -170,6 +170,7 @@ def audited(seen: Observed, arm, other, trials: int) -> audit.LowerBound:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trials", [TRIALS, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_one_round_shows_no_more_than_the_budget(monkeypatch, pair, trials):
@@ -182,6 +183,7 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, pair, trials):
     assert bound.epsilon >= 0.1 * claim  # and the audit is not blind
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("pair", "noise"),
     [
@@ -199,6 +201,7 @@ def test_too_little_noise_is_caught(monkeypatch, pair, noise):
         bound.check(float(seen.policy.privacy().epsilon))
 
 
+@pytest.mark.thorough
 def test_a_private_size_as_divisor_is_caught(monkeypatch):
     """The mean over the exploration set, with noise 2L/n for the true n: its scale tells one row from none.
 
@@ -315,6 +318,7 @@ REWARDED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", REWARDED)
 def test_the_level_shows_no_more_of_a_round_than_was_paid(monkeypatch, name):
     """Whether its reward came, too. A multiplier of ½ is ε = 6.2; a quarter of the noise would be caught."""

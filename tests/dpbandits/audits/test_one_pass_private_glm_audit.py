@@ -44,6 +44,7 @@ def played(monkeypatch) -> tuple[OnePassPrivateGLM, Tossed]:
     return policy, Tossed(play, policy.sums.sums, policy.sums.sums.factor, ROUNDS - 1, TRIALS)
 
 
+@pytest.mark.thorough
 def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(monkeypatch):
     """From the first round on, to the last that is released, of which only the noise that is drawn last hides anything.
 

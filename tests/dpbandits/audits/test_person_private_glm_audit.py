@@ -100,6 +100,7 @@ def shifts(kind: Kind, one: Deeds, other: Deeds, transcripts: int = 20, base_rat
     return ((P - Q) ** 2).sum(axis=(1, 2)) / (σ / z) ** 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "trials"), [(PersonPrivateGLM, 306), pytest.param(ShufflePersonGLM, 792, marks=pytest.mark.slow)]
 )

@@ -108,6 +108,7 @@ def test_no_two_worlds_of_a_person_are_farther_apart_than_the_price(monkeypatch,
     assert 0.9 * claim < distance <= claim
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("m", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_person_shows_no_more_than_the_budget(monkeypatch, m):
     runs = Runs(monkeypatch, m, first_batch=2)  # which takes half the time of one release a round

@@ -134,6 +134,7 @@ class Shuffled:
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("most", "trials"), [(2, 252), pytest.param(1, 4000, marks=pytest.mark.slow)])
 def test_a_shuffled_person_shows_no_more_than_the_budget(monkeypatch, most, trials):
     """A person is a user of its first m batches, and of no other."""
@@ -155,6 +156,7 @@ def test_no_other_pair_of_worlds_shows_more_than_opposite_arms(monkeypatch):
     assert 0.8 * claim < epsilon(Gaussian(1.0 / distances["west"]), 1e-2) < 1.05 * claim
 
 
+@pytest.mark.thorough
 def test_a_shuffle_policy_that_forgets_the_cap_is_caught(monkeypatch):
     """Its worlds are √3 as far apart as they may be.
 
@@ -227,6 +229,7 @@ class Local:
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("most", [1, 2])
 def test_a_persons_messages_show_no_more_than_the_budget(most):
     """Also no two worlds are farther apart than the price; when a person sends is not protected, as for one round."""

@@ -66,6 +66,7 @@ def played(monkeypatch, trials: int, tossed: int = ROUNDS - 1, record=None):
     return policy, Tossed(play, policy.sums.sums, factor, tossed, trials)
 
 
+@pytest.mark.thorough
 def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(monkeypatch):
     """From the first round on, to the last that is released, of which only the noise that is drawn last hides anything.
 

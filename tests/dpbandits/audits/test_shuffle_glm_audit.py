@@ -126,12 +126,14 @@ def lower_bound(monkeypatch, policy, pair, mutation: str | None, trials: int) ->
     return bound, float(policy.privacy().epsilon)
 
 
+@pytest.mark.thorough
 def test_one_round_shows_no_more_than_the_budget(monkeypatch, policy):
     bound, claim = lower_bound(monkeypatch, policy, OPPOSITE, None, 252)
     bound.check(claim)
     assert bound.epsilon >= 0.1 * claim  # and the audit is not blind
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("pair", "mutation"), [(OPPOSITE, "bits"), (ANOTHER, "each")])
 def test_too_little_noise_is_caught(monkeypatch, policy, pair, mutation):
     bound, claim = lower_bound(monkeypatch, policy, pair, mutation, 297)
@@ -155,6 +157,7 @@ def test_one_round_in_full(monkeypatch, policy, mutation):
 NUMBERS = batch_protocol(1, USERS, 0.5, 1.0, BUDGET)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bits", [1, 4])
 def test_the_level_of_the_first_batch_shows_no_more_than_its_part(monkeypatch, policy, bits):
     """The other reward, or none: such a user adds 0. Its sum has the whole budget here.

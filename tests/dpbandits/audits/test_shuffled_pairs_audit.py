@@ -93,6 +93,7 @@ def lower_bounds(monkeypatch, kind, bits: float, trials: int, *others, A=None) -
     return found, float(policy.privacy().epsilon)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("trials", "least"), [(252, (0.1, 0.1)), pytest.param(10_000, (0.6, 0.3), marks=pytest.mark.slow)]
 )
@@ -104,6 +105,7 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, kind, trials, leas
         assert bound.epsilon >= least[KINDS.index(kind)] * claim  # and the audit is not blind
 
 
+@pytest.mark.thorough
 def test_one_round_shows_no_more_in_another_metric(monkeypatch):
     A = np.array([[0.8, 0.6], [0.6, 1.5]])
     (bound,), claim = lower_bounds(monkeypatch, ShuffleOnePassGLM, 1.0, 252, OPPOSITE, A=A)
@@ -121,6 +123,7 @@ def test_a_record_that_is_cut_before_the_metric_is_refused():
         policy.sums.add(np.diag([3.0, 1.0]) @ x, *pair, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("bits", "trials"), [(0.25, 297), pytest.param(0.6, 10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_quarter_of_the_noise_bits_is_caught(monkeypatch, kind, bits, trials):

@@ -49,6 +49,7 @@ def played(monkeypatch, examination, rounds) -> tuple[SlatePrivateGLM, Tossed]:
     return policy, Tossed(play, policy.sums.sums, policy.sums.sums.factor, rounds - 1, TRIALS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("examination", "rounds"),
     [(CASCADE, 2), pytest.param(CASCADE, 4, marks=pytest.mark.slow), pytest.param(ALL_SEEN, 4, marks=pytest.mark.slow)],

@@ -60,6 +60,7 @@ def played(monkeypatch) -> tuple[StandingPrivateGLM, Tossed]:
     return policy, Tossed(play, sums, sums.factor, len(ROUNDS), TRIALS)
 
 
+@pytest.mark.thorough
 def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(monkeypatch):
     """With half the noise, or of half the sensitivity, the audit finds a lower bound above the claim."""
     policy, runs = played(monkeypatch)

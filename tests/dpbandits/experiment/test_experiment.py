@@ -556,6 +556,7 @@ def call(tmp_path, monkeypatch):
     return lambda *words: testing.CliRunner().invoke(app, ["experiment", *map(str, words)])
 
 
+@pytest.mark.thorough
 def test_a_plan_from_the_command_line(call):
     found = call("plan", 0.4, 0.15, "-e", 1, "--json")
     assert json.loads(found.output)["rows"] == plan(0.4, 0.15).to_dict()["rows"]

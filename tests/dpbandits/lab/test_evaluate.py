@@ -168,6 +168,7 @@ def test_an_audit_finds_no_more_than_the_claim_and_catches_a_weight_that_is_not_
 # ------------------------------------------------------------------------------------------ rejection replay
 
 
+@pytest.mark.thorough
 def test_rejection_replay_gives_the_value_of_a_live_run():
     arms, q = np.eye(3), np.array([0.2, 0.5, 0.8])
     rng = np.random.default_rng(0)

@@ -185,6 +185,7 @@ def test_the_parameter_changes_once_at_its_time(change):
     assert np.allclose(after[0], -before[0]) == (change == "flip")
 
 
+@pytest.mark.thorough
 def test_the_time_of_a_change_is_uniform_or_given():
     # 150 times in 11 places: χ² with 10 degrees of freedom is above 75 with probability 5e-12
     times = []

@@ -62,6 +62,7 @@ def test_other_tables_are_refused(tmp_path, text, message):
         CoverGroups(path)
 
 
+@pytest.mark.thorough
 def test_the_users_table_is_played_and_kept_apart(tmp_path, monkeypatch):
     coarse_pictures(monkeypatch)
     table = cover_table(np.random.default_rng(2))

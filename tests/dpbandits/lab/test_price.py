@@ -44,6 +44,7 @@ def table() -> PriceTable:
     return price_of_privacy(people(), [0.3, 16.0], seeds=3, progress=False)
 
 
+@pytest.mark.thorough
 def test_more_privacy_costs_more(table):
     assert [(row.unit, row.epsilon) for row in table.rows] == [
         ("round", 0.3), ("round", 16.0), ("person", 0.3), ("person", 16.0)
@@ -252,6 +253,7 @@ QUICK = ("--seeds", 1, "--jobs", 1)
 FEW = ("--rounds", 400)
 
 
+@pytest.mark.thorough
 def test_from_file_to_table_and_picture(call, file, tmp_path):
     lists = ("--epsilons", 1, 4, "--units", "round", "person")
     result = call(file, *COLUMNS, "--delay", 20, *lists, *QUICK, *FEW)
@@ -315,6 +317,7 @@ def test_wrong_commands_end_with_one_line(call, arguments, message):
     assert len(result.output.strip().splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_the_sentence_asks_for_a_base_rate_where_rewards_are_rare():
     found, _ = log(4000)
     rare = Log.of(

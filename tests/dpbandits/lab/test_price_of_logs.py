@@ -56,6 +56,7 @@ def test_the_model_agrees_with_the_truth_whatever_the_log_preferred(kind, featur
         assert played[0].arms.shape == (6, 18)
 
 
+@pytest.mark.thorough
 def test_time_is_kept_where_something_drifts():
     """The means of late rounds are those of late rows; where nothing drifts rounds are in any order."""
     log = KnownWorld("drifting", rounds=ROWS, seed=21).log(np.random.default_rng(22))
@@ -108,6 +109,7 @@ def test_names_of_columns_must_fit():
     assert Log.of([1.0], [1.0], ["a"], features=[[1.0, 2.0]]).columns == ("x0", "x1")
 
 
+@pytest.mark.thorough
 def test_columns_in_their_own_units_are_scaled():
     """Ages in years and prices in cents make the same rounds as those in the ball, but for the centre."""
     log = mixed()
@@ -134,6 +136,7 @@ def test_wrong_probabilities_are_refused():
         ChosenLog(Log.of(log.rewards, np.full(ROWS, 1 / 12), log.chosen))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("features", [True, False])
 def test_a_log_that_hardly_tried_anything_is_refused(features):
     world = KnownWorld("weakly covered", rounds=3000, features=features, seed=21, explored=0.01)
@@ -175,6 +178,7 @@ def test_two_standard_errors_are_told_with_their_numbers():
     assert "1.0 standard errors" in str(table)
 
 
+@pytest.mark.thorough
 def test_the_check_holds_its_level():
     """12 comparisons of a model with its own log: beyond three standard errors at most one is."""
     far = 0

@@ -220,6 +220,7 @@ def test_names_in_the_margin_never_overlap(values):
     assert (np.diff(heights) > 0.059).all()
 
 
+@pytest.mark.thorough
 def test_without_private_policies_there_is_one_panel(tmp_path):
     results = Results("a world", example().runs[:2], 2)
     both = example().plot(tmp_path / "both.png").read_bytes()
@@ -247,6 +248,7 @@ def test_a_missing_package_is_named(monkeypatch):
         example().to_frame()
 
 
+@pytest.mark.thorough
 def test_plotting_leaves_pyplot_alone(tmp_path):
     code = f"""
 import sys

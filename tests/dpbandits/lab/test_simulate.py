@@ -64,6 +64,7 @@ def test_regret_is_unknown_where_means_are():
     assert results.metric == "reward"
 
 
+@pytest.mark.thorough
 def test_runs_depend_on_name_and_seed_only():
     environment = GLM(3, arms=5)
     policies = {"uniform": uniform, "greedy": greedy, "private": private}
@@ -169,6 +170,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_an_interrupt_stops_the_processes_and_keeps_what_is_done(tmp_path):
     # the second run would take ten minutes
@@ -230,6 +232,7 @@ def test_bad_policies_and_too_many_rounds_are_refused():
         quiet({"first": lambda rng: First(1, rng=rng)}, Ladder(10), rounds=11)
 
 
+@pytest.mark.thorough
 def test_factories_must_be_picklable_where_processes_are_not_forked(monkeypatch):
     import multiprocessing
 

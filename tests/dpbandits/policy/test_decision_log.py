@@ -160,6 +160,7 @@ def test_names_with_commas_quotes_and_lines_come_back(path):
     assert set(evaluate.Log.read(path).arms) == {'a,"b"', "line\\nbreak", "=1+1"}
 
 
+@pytest.mark.thorough
 def test_rows_are_written_by_the_thousand_and_at_the_end_of_the_program(tmp_path):
     paths = [tmp_path / "log.csv", tmp_path / "log.parquet"]
     code = f"""
@@ -260,6 +261,7 @@ def test_other_policies_are_valued_on_it(path):
     assert low < shares @ liked < high
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("runs", "least"), [(28, 14), pytest.param(200, 160, marks=pytest.mark.slow)])
 def test_intervals_from_private_logs_hold_the_truth_as_often_as_they_say(tmp_path, runs, least):
     """95 % intervals for the uniform policy, from logs of a private policy.

@@ -26,6 +26,7 @@ def test_a_function_that_is_called_like_its_module_is_what_its_name_gives():
     assert dpbandits.environments.__name__ == "dpbandits.lab.environments"
 
 
+@pytest.mark.thorough
 def test_one_policy_is_read_alone_and_a_state_brings_its_own(tmp_path):
     policy = GLBOMD(2, "logistic", horizon=50, rng=np.random.default_rng(0))
     policy.save(tmp_path / "state")

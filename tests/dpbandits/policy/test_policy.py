@@ -271,6 +271,7 @@ def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
     return chosen
 
 
+@pytest.mark.thorough
 @each_policy
 def test_a_simulation_continues_bit_for_bit(make, tmp_path):
     policy, rng = make(rng=seeded()), seeded(1)

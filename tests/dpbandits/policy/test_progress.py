@@ -158,6 +158,7 @@ def warned(seed: int, scale: float, **more) -> int:
     return len(record)
 
 
+@pytest.mark.thorough
 def test_a_run_that_learns_nothing_says_so_once_and_others_are_silent():
     """Of 100 runs whose noise is a thousand times the rewards 60 to 90 warn (here of six), of 200 others none did."""
     found = [warned(seed, 20.0, reward_range=(0.0, 20_000.0)) for seed in range(6)]

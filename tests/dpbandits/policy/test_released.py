@@ -334,6 +334,7 @@ def test_registered_choices_survive_a_crash(tmp_path):
     assert (repr(again.kept()), again.open_decisions, again.released().to_json()) == state
 
 
+@pytest.mark.thorough
 def test_two_processes_and_a_queue_as_the_page_has_them(tmp_path):
     page = (Path(__file__).parents[3] / "docs" / "released.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(import multiprocessing\n.*?)```", page, flags=re.DOTALL)

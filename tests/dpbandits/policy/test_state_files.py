@@ -214,6 +214,7 @@ class Reader:
                 return files.encode(tree)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("each", "shuffled", "seed", "least"), [(8, 5, 0, 200), pytest.param(230, 15, 10**6, 5000, marks=pytest.mark.slow)]
 )
@@ -310,6 +311,7 @@ def test_sums_in_the_units_of_another_version_are_refused(name, more, tmp_path):
         load(tree, tmp_path / "state")
 
 
+@pytest.mark.thorough
 def test_counts_that_cannot_be(tmp_path):
     reader = Reader("Doubling", tmp_path)
     for key, value in (("epoch", 60), ("epoch", 61), ("decisions", 2**61), ("decisions", 2**63)):
@@ -405,6 +407,7 @@ def changed_journal(data: bytes, rng: np.random.Generator) -> bytes:
     return b"".join([*map(line, records), *deep])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("each", [5, pytest.param(500, marks=pytest.mark.slow)])
 def test_mutated_journals_load_soundly_or_are_refused(tmp_path, each):
     folder, loads = tmp_path, 0

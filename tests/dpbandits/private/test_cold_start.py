@@ -55,6 +55,7 @@ def test_a_hopeless_run_is_announced_and_its_advice_helps(name):
             made(name, dim=int(ways[3]))
 
 
+@pytest.mark.thorough
 def test_no_false_alarm_in_the_gallery():
     """Nobody warns in any world of the gallery, at its size and ε = 1: there all of them learn.
 

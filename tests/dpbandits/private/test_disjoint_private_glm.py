@@ -352,6 +352,7 @@ def test_decisions_carry_names_and_only_standing_arms_are_chosen(kind):
     play(policy, 60)
 
 
+@pytest.mark.thorough
 def test_a_better_arm_that_comes_later_is_found():
     policy = policy_with(arms=["a", "b"], horizon=4000, budget=Budget(4.0, 1e-5), first_batch=100)
     rng = np.random.default_rng(3)
@@ -508,6 +509,7 @@ def test_an_interrupted_arrival_leaves_a_policy_that_refuses(monkeypatch):
 # -------------------------------------------------------------------------------------------------- shuffled
 
 
+@pytest.mark.thorough
 def test_every_batch_of_the_shuffled_twin_meets_the_budget_also_when_arms_come():
     policy = policy_with(DisjointShuffleGLM, dim=1, horizon=200, growth=3.0)
     play(policy, 15)
@@ -594,6 +596,7 @@ def private(eps: float, kind=DisjointPrivateGLM):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [DisjointPrivateGLM, DisjointShuffleGLM], ids=lambda kind: kind.__name__)
 def test_draws_narrow_as_rounds_run_out_and_the_replay_knows_it(kind, monkeypatch):
     """α·ln(T/t)/3 after a release at round t, no less than α/10."""
@@ -672,6 +675,7 @@ def tastes(policy: DisjointPrivateGLM, rounds: int, sign: float, seed: int) -> l
     return chosen
 
 
+@pytest.mark.thorough
 def test_a_discounted_policy_follows_tastes_that_change_and_costs_its_budget():
     policy = policy_with(dim=1, first_batch=None, horizon=5000, discount=1 - 1 / 800, budget=Budget(4.0, 1e-5))
     assert policy.schedule.ends == range(40, 5000, 40)

@@ -350,6 +350,7 @@ def of_unknown_horizon(epsilon: float):
     return lambda rng: Doubling(3, budget=Budget(epsilon, 0.02), first_epoch=500, parameters=more, rng=rng)
 
 
+@pytest.mark.thorough
 def test_not_knowing_the_horizon_costs_a_small_factor():
     """ε = 4, T = 3000. Playing at random loses about 1300."""
     assert probit_regret(of_unknown_horizon(4.0), 3000, 2) <= 2.5 * probit_regret(of_known_horizon(4.0, 3000), 3000, 2)

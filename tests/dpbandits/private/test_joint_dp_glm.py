@@ -109,6 +109,7 @@ def test_a_late_reward_enters_the_set_of_its_own_round():
 # ------------------------------------------------------------------------------------------------- switches
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=5)
 @given(seed=st.integers(0, 2**32 - 1), moment=st.integers(0, 89))
 def test_what_a_round_shows_changes_nothing_later_unless_its_reward_comes(seed, moment):
@@ -261,6 +262,7 @@ def test_extreme_budgets_are_met_call_by_call(spied, monkeypatch, budget):
     assert sum(in_ball) == pytest.approx(policy.calls.z**-2, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_past_its_cap_an_estimate_stays():
     policy = policy_with(horizon=3000, exploration_calls=1, policy_calls=1)
     seen = set()
@@ -336,6 +338,7 @@ def slow(*values) -> object:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("eps", "S", "seeds", "more", "most"),
     [

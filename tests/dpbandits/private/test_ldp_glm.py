@@ -292,6 +292,7 @@ def regret(eps: float, rounds: int, seeds: int, **parameters) -> float:
     return simulate(makers, env, rounds=rounds, seeds=seeds, progress=False).table()[0]["regret"]
 
 
+@pytest.mark.thorough
 def test_regret_falls_with_epsilon():
     """d = 2, K = 10; playing at random costs about 550 in 2500 rounds."""
     assert regret(8.0, 2500, seeds=1) <= 100

@@ -319,6 +319,7 @@ def test_a_metric_of_another_name_is_refused():
         policy_with(metric="l1")
 
 
+@pytest.mark.thorough
 def test_the_metric_saves_regret_where_arms_share_a_constant():
     """ε = 1, the same two seeds. On thirty others, T = 10,000, the ratio is 0.88 ± 0.02."""
     found = dict.fromkeys(("learned", "plain"), 0.0)
@@ -496,6 +497,7 @@ def played(policy: OnePassPrivateGLM, environment, seed: int, rounds: int, since
     return regret / ((1.0 - since) * rounds)
 
 
+@pytest.mark.thorough
 def test_a_model_with_a_wrong_base_rate_warns_once_and_one_with_it_or_none_does_not():
     with pytest.warns(UserWarning, match=r"rewards are much nearer to base_rate=0.5, or on its other side") as record:
         lost = played(policy_with(dim=5, horizon=4000, base_rate=0.5), GLM(5, offset=-2.5), 0, 4000)

@@ -243,6 +243,7 @@ def test_the_bound_is_nearly_attained():
         assert np.linalg.norm(P - Q) / UNIT > 0.85
 
 
+@pytest.mark.thorough
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_person_moves_nothing_but_its_own_contribution(seed):

@@ -454,6 +454,7 @@ def check_after_a_crash(folder: Path, acknowledged: int) -> int:
         return policy.decisions
 
 
+@pytest.mark.thorough
 @with_fork
 @pytest.mark.parametrize("count", [12, pytest.param(500, marks=pytest.mark.slow)])
 def test_kills_lose_no_acknowledged_reward_and_repeat_no_release(tmp_path, count):
@@ -496,6 +497,7 @@ def dies_at(n: int) -> None:
     files.encode = counting(files.encode)
 
 
+@pytest.mark.thorough
 @with_fork
 def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
     """The eighth reward, and the release that is due at the next choice."""
@@ -530,6 +532,7 @@ def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
     assert points >= 8
 
 
+@pytest.mark.thorough
 @with_fork
 @pytest.mark.parametrize("races", [4, pytest.param(200, marks=pytest.mark.slow)])
 def test_two_processes_at_the_same_release(tmp_path, races):

@@ -196,6 +196,7 @@ def test_default_batches_double_and_the_theorys_explore_all_the_time():
 # ------------------------------------------------------------------------------------------------ privacy
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("adjacency", "batches"), [("replace", [40]), ("zero_out", [40, 80])])
 def test_matrix_and_descent_are_composed_and_use_up_the_budget(adjacency, batches):
     budget = Budget(1.0, 0.02, adjacency=adjacency)

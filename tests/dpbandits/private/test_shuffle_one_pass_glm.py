@@ -137,6 +137,7 @@ def test_all_records_of_a_batch_are_formed_in_one_metric_where_batches_wait_for_
     assert used[0] == used[1] == {np.eye(5).tobytes()}
 
 
+@pytest.mark.thorough
 def test_the_metric_saves_regret_where_arms_share_a_constant(monkeypatch):
     """ε = 1, the same two seeds. On 32 seeds, T = 10,000, the ratio was 0.79 ± 0.01."""
 
@@ -154,6 +155,7 @@ def test_the_metric_saves_regret_where_arms_share_a_constant(monkeypatch):
 # ----------------------------------------------------------------------------------------- a base rate that is too high
 
 
+@pytest.mark.thorough
 def test_a_base_rate_that_nobody_stated_and_that_is_too_high_does_not_turn_errors_round(monkeypatch):
     """Means (1 + xᵀv)²/4 are 0.29 on average, where 0.5 is taken for the base rate; ε = 4, the same two seeds.
 
@@ -170,6 +172,7 @@ def test_a_base_rate_that_nobody_stated_and_that_is_too_high_does_not_turn_error
     assert freed < 0.7 * regret()
 
 
+@pytest.mark.thorough
 def test_batches_are_played_at_random_while_rewards_seem_rare_so_that_nothing_is_begun_anew(monkeypatch):
     """Rewards of 8 % and no feature in common; ε = 4, the same four seeds.
 

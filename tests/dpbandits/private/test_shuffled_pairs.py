@@ -181,6 +181,7 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(kind, seed, sh
         assert max(np.linalg.norm(a - b) for a, b in zip(sent[::2], sent[1::2], strict=True)) <= apart
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "accountant"), [(ShuffleOnePassGLM, None), (ShuffleLinUCB, "gdp")])
 def test_the_run_costs_what_its_dearest_batch_costs(kind, accountant):
     ledger = Ledger(BUDGET)
@@ -255,6 +256,7 @@ def test_bad_parameters_spend_nothing(kind, parameters, error, message):
     assert ledger.rows() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_loss_distribution_is_made_where_gaussian_dp_says_enough(kind, monkeypatch):
     """It says that the budget suffices, and takes a hundred times as long; it is asked where Gaussian DP says less."""

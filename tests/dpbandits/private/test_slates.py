@@ -394,6 +394,7 @@ def test_a_saved_run_goes_on_as_if_nothing_had_happened(tmp_path, examination):
     assert repr(again.kept()) == repr(policy.kept())
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:nothing has been learned yet")
 def test_the_level_of_rare_clicks_is_learned():
     policy = SlatePrivateGLM(2, 3, budget=Budget(20.0, 1e-5), horizon=1200, rng=seeded())
@@ -403,6 +404,7 @@ def test_the_level_of_rare_clicks_is_learned():
     assert -3.0 < policy.level < -1.5  # μ⁻¹(0.1) = −2.2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("environment", "at_most"),
     [(Slates(3, arms=10, k=3), 0.25), (Slates(3, arms=10, k=3, examination=LOOKS, arm_law="fixed"), 0.35)],

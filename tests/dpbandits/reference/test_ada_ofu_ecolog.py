@@ -111,6 +111,7 @@ def test_the_step_over_the_ellipsoid_is_the_generic_solvers():
         assert z == pytest.approx(x @ found)
 
 
+@pytest.mark.thorough
 def test_the_radius_is_paid_for_in_every_round():
     """As for OFUL-MLogB: in every round, for every θ* of the ball and any reward."""
     rng, d, S = np.random.default_rng(7), 2, 3.0

@@ -82,6 +82,7 @@ def test_the_theory_ellipsoid_holds_the_parameter():
             assert gap @ policy.V.matrix @ gap <= policy.width() ** 2
 
 
+@pytest.mark.thorough
 def test_regret_on_the_probit_workload():
     """d = 3, K = 20, T = 5000: measured 8 to 16 over 5 seeds (uniform: about 2300); 100 is the figure to hold."""
     for S in (2.0, 3.0):

@@ -146,6 +146,7 @@ def play(policy, rounds, rewards):
     return played
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "seed"), [("logistic", 1), ("probit", 2)])
 def test_algorithm_2_as_printed_plays_the_same_arms(name, seed):
     link, T, d, S, eps, delta = get_link(name), 110, 2, 2.0, 60.0, 0.02
@@ -468,6 +469,7 @@ def test_algorithm_2_as_printed_tells_who_explored():
     assert changed == [True, False]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::accounting.errors.NotPrivateWarning")
 def test_later_actions_of_algorithm_2_as_printed_tell_who_explored():
     """docs/errata.md: round 3 plays another arm than its longest in almost half of the runs in which round 2 explored,

@@ -23,6 +23,7 @@ ARMS = np.eye(3).tolist()
 AWAY = float(os.environ.get("AWAY", "60"))
 
 
+@pytest.mark.thorough
 def test_decisions_go_on_while_the_database_is_away(tmp_path):
     with running() as server:
         config = configured(tmp_path, storage=on_server(server))
@@ -61,6 +62,7 @@ def test_decisions_go_on_while_the_database_is_away(tmp_path):
             learner.close()
 
 
+@pytest.mark.thorough
 def test_mark_and_release_are_one_transaction(tmp_path, postgres, monkeypatch):
     class Killed(BaseException):
         pass

@@ -64,6 +64,7 @@ def die(learner):
     learner.policy.run._hold.close()
 
 
+@pytest.mark.thorough
 def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
     fuse = Fuse(monkeypatch)
     monkeypatch.setattr("dpbandits.serve.learner.MOST_ERASED", 4)

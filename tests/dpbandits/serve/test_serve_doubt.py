@@ -190,6 +190,7 @@ def test_a_learner_that_takes_over_waits_for_a_mark_that_is_on_its_way(tmp_path,
     second[0].close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("together", [True, False])
 def test_of_two_learners_whose_connections_are_cut_all_the_time_one_learns(
     tmp_path, postgres, wire, monkeypatch, together

@@ -309,6 +309,7 @@ def head(token=None, length=4_000_000):
     ).encode()
 
 
+@pytest.mark.thorough
 def test_strangers_hold_nothing_and_an_end_is_an_end(tmp_path):
     with running(tmp_path) as (service, address):
         # without a token nothing of the body is awaited: the answer is there at once, and the connection closed
@@ -341,6 +342,7 @@ def figures(url, token=TOKENS["owner"]):
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")}
 
 
+@pytest.mark.thorough
 def test_the_figures_of_all_processes_are_on_a_port_of_their_own(tmp_path):
     with running(tmp_path, service="admin = 0") as (service, _):
         with pytest.raises(urllib.error.HTTPError, match="401"):

@@ -98,6 +98,7 @@ def whole_life(folder, persons, rates, least, storage=""):
     return found
 
 
+@pytest.mark.thorough
 def test_an_experiment_in_service_from_its_first_person_to_the_page(tmp_path, storage):
     found = whole_life(tmp_path, 600, np.array([0.1, 0.8, 0.1]), 300, storage())
     assert found.best == "witty"

@@ -75,6 +75,7 @@ def browser(request, tmp_path_factory):
     learner.close()
 
 
+@pytest.mark.thorough
 @given(st.one_of(whole, torn), st.sampled_from([None, *TOKENS]), st.sampled_from(["POST", "GET", "PUT"]))
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_request_is_an_error_of_the_service(browser, made, role, method):
@@ -113,6 +114,7 @@ def answered(browser, method, path, cases, statuses, examples):
     check()
 
 
+@pytest.mark.thorough
 def test_every_answer_is_one_that_the_document_names(browser):
     """All of the schema: bodies made of it, and broken ones, with and without tokens."""
     schema = schemathesis.openapi.from_dict(browser.send("GET", "/openapi.json").json())

@@ -15,6 +15,7 @@ from dpbandits.serve.store import Choice
 ROUNDS, TOGETHER, EPSILON, DELTA = 240, 6, 4.0, 1e-6
 
 
+@pytest.mark.thorough
 def test_a_run_through_http_is_the_librarys_choice_by_choice(tmp_path, monkeypatch, storage):
     """On the same seeds, with the same people: the same choices, probabilities, regret, releases and price."""
     seed = 0

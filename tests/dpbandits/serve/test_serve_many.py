@@ -325,6 +325,7 @@ def test_a_beginning_that_was_interrupted_is_finished_by_the_same_request(group,
     Learner(group.config("one")).close()
 
 
+@pytest.mark.thorough
 def test_what_stops_one_run_stops_no_other(group, monkeypatch):
     """Its database went back, or its description was changed: it is refused, in words, and can be put right."""
     monkeypatch.setattr(pool, "_LOOK", 0.02)
@@ -381,6 +382,7 @@ def test_runs_of_an_earlier_release_are_taken_over_by_one_command(group):
     assert group.doctor()[0]
 
 
+@pytest.mark.thorough
 def test_a_volume_that_is_put_back_releases_nothing_again_and_ends_only_what_must_end(tmp_path, monkeypatch):
     """Ledger and runs go back together: one run has released since, the other has not."""
     monkeypatch.setattr(pool, "_LOOK", 0.02)

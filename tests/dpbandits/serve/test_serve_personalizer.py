@@ -482,6 +482,7 @@ def test_with_the_last_client_for_python(real):
     assert refused.value.error.error.code == "BadRequest"
 
 
+@pytest.mark.thorough
 def test_with_the_client_that_names_its_version_in_the_query(real):
     personalizer = pytest.importorskip("azure.ai.personalizer")
     from azure.core.credentials import AzureKeyCredential

@@ -35,6 +35,7 @@ def checked(document, answer, path, method="get"):
     return told["$ref"].rpartition("/")[-1]
 
 
+@pytest.mark.thorough
 def test_every_answer_is_of_its_model(tmp_path):
     """Of a bandit with raw curves, in an apprentice's place, of an experiment, and of one that shows pages."""
     models, listed = set(), set()

@@ -27,6 +27,7 @@ def played(seeds):
     return total
 
 
+@pytest.mark.thorough
 def test_schedules_keep_every_invariant():
     total = played(range(FEW))
     assert min(total.values()) > FEW // 12, total  # what could go wrong has happened

@@ -55,6 +55,7 @@ def lasting(tmp_path_factory):
 
 
 # a run of one process beside the service, of the same seed: what it is told in order, the service learns in parts
+@pytest.mark.thorough
 @pytest.mark.parametrize("examination", ['"cascade"', "[1.0, 0.5, 0.25]"])
 def test_the_service_learns_what_one_process_would(tmp_path, storage, examination):
     """Ragged candidates, clicks of several lengths, late ones, and a learner and a worker that are replaced midway."""
@@ -338,6 +339,7 @@ def readers():
     return module
 
 
+@pytest.mark.thorough
 def test_pages_wait_for_their_clicks_while_all_processes_end(tmp_path, capsys):
     """The example's service: two workers and a learner. What was shown in the first life is learned in the second."""
     path = tmp_path / "pages.toml"

@@ -250,6 +250,7 @@ np.savez(sys.argv[1], **sums.state())
 """
 
 
+@pytest.mark.thorough
 def test_a_stream_goes_on_where_linear_algebra_rounds_otherwise(tmp_path):
     """Saved with kernels that any x86 processor has: where it has others as well, the search ends elsewhere there."""
     path = tmp_path / "state.npz"

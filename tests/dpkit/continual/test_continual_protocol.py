@@ -581,6 +581,7 @@ def test_live_memory_of_the_square_root_is_two_vectors_for_each_input():
 # ------------------------------------------------------------------- streams that live inside another object
 
 
+@pytest.mark.thorough
 @tabled("case", [*CASES, "integers"])
 @tabled(("ahead", "steps"), [(1, 0), (1, 12), (100, 0), (100, 1), (100, 60)])
 def test_a_stream_that_is_elsewhere_resumes_in_place_with_the_noise_of_the_step(case, ahead, steps):

@@ -26,6 +26,7 @@ def test_the_inverse_follows_the_matrix(d, seed, refresh):
     np.testing.assert_allclose(norms(arms, H.inverse), expected, rtol=1e-8)
 
 
+@pytest.mark.thorough
 def test_no_drift_over_many_badly_conditioned_updates():
     rng, d = np.random.default_rng(0), 5
     scale = np.array([1.0, 0.3, 0.1, 0.03, 0.01])

@@ -93,6 +93,7 @@ def test_a_step_into_an_overflow_is_taken_back():
     assert theta[0] == pytest.approx(np.log(3.0), abs=1e-6)
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=30)
 @example(name="probit", n=3, d=3, S=0.5, depth=0.3, ridge=1e-6, seed=200)  # the centre is on the sphere
 @given(

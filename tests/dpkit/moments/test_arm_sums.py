@@ -160,6 +160,7 @@ def decide(one: ArmSums | ArmTurns, many: ArmSums | ArmTurns, parts: list[list[i
         rounds = max(rounds, first + len(arms))
 
 
+@pytest.mark.thorough
 @settings(max_examples=100)
 @given(
     delay=st.integers(0, 6),

@@ -154,6 +154,7 @@ def small_and_fine(g: float, draws: int, *, in_floats: bool) -> tuple[int, int]:
     return len(small), sum((y * 2.0**54) % 1.0 != 0.0 for y in small)
 
 
+@pytest.mark.thorough
 def test_low_bits_of_a_released_sum_do_not_tell_the_reward():
     """A float sum with a term near ½ has no finer bits than 2⁻⁵⁴, the noise alone has: the reward shows.
 

@@ -33,6 +33,7 @@ def test_what_is_released_is_the_sum_of_all_records_so_far():
     assert released.noise < 0.1
 
 
+@pytest.mark.thorough
 def test_noise_is_as_stated_and_the_cost_is_the_budget():
     """Over 4,000 streams the standard deviation of an entry is within 6.2/√8000 of what is stated: a false alarm below
     10⁻⁹."""

@@ -28,6 +28,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.thorough
 @tabled("name", sorted(MAKERS))
 def test_a_ledger_is_charged_with_the_cost_once_and_refuses_the_second(name):
     budget = PERSON if "Person" in name else BUDGET

@@ -136,6 +136,7 @@ def test_what_has_no_price_is_refused(sampling, cap, budget, count, message):
         checked_batches(sampling, 1000, 80, cap, count=count, steps=50, budget=budget)
 
 
+@pytest.mark.thorough
 def test_noisy_sgd_runs_on_each_and_its_ledger_says_which():
     draw = np.random.default_rng(0)
     X = draw.normal(size=(400, 2)) / 3
@@ -162,6 +163,7 @@ def test_noisy_sgd_runs_on_each_and_its_ledger_says_which():
     assert 2 * noise["shuffle", None] > 1.5 * noise["poisson", 160]
 
 
+@pytest.mark.thorough
 def test_a_shuffled_run_that_is_quoted_as_poisson_is_caught():
     """One unit among 40 in 20 batches: its batch stands out, as all others add up to the same in every batch.
 

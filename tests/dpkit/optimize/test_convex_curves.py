@@ -40,6 +40,7 @@ def test_a_curve_is_measured_along_one_run(monkeypatch):
     assert (np.diff(seconds) >= 0).all()
 
 
+@pytest.mark.thorough
 def test_the_command_writes_three_files_and_goes_on(tmp_path, monkeypatch):
     coarse_pictures(monkeypatch)
     monkeypatch.setattr(convex_curves, "SCALES", (0.25, 0.5, 1.0))

@@ -147,6 +147,7 @@ CASES = [
 ]
 
 
+@pytest.mark.thorough
 @tabled(("schedule", "z"), CASES)
 @tabled("eps", [0.2, 1.0])
 def test_the_price_is_the_exact_mixture(schedule, z, eps):
@@ -294,6 +295,7 @@ def test_without_noise_it_is_sgd_on_the_batches(kind):
     np.testing.assert_allclose(found, theta, atol=1e-3)
 
 
+@pytest.mark.thorough
 @tabled(("kind", "adjacency"), [("cyclic_poisson", "replace"), ("cyclic_balls_in_bins", "add_remove")])
 def test_the_ledger_says_how_batches_were_made(kind, adjacency):
     X, y = rows()
@@ -309,6 +311,7 @@ def test_the_ledger_says_how_batches_were_made(kind, adjacency):
         dp_ftrl(LOGISTIC, X, y, ledger=ledger, **known)
 
 
+@pytest.mark.thorough
 def test_the_noise_is_that_of_one_unit_once():
     for adjacency in ("add_remove", "replace"):
         run = made(factorization="independent", bands=None, budget=Budget(2.0, 1e-6, adjacency=adjacency))
@@ -325,6 +328,7 @@ def test_what_is_said_of_a_run_does_not_depend_on_how_many_rows_there_are():
     }
 
 
+@pytest.mark.thorough
 def test_people_and_modules():
     torch = pytest.importorskip("torch")
     X, y = rows(40)
@@ -413,6 +417,7 @@ def errors_of(kind, eps, tried):
     return found
 
 
+@pytest.mark.thorough
 def test_the_bands_are_few_and_close_to_the_best():
     errors = errors_of("cyclic_poisson", 2.0, (1, 2, 12))
     assert errors[None] <= 1.05 * min(errors.values()) < min(errors[1], errors[12])
@@ -426,6 +431,7 @@ def test_the_bands_are_close_to_the_best_of_all(kind, eps):
     assert errors[None] <= 1.07 * min(errors.values())
 
 
+@pytest.mark.thorough
 def test_more_budget_has_more_bands():
     budgets = (Budget(eps, 1e-6, adjacency="add_remove") for eps in (0.2, 2.0, 16.0))
     few, more, many = (chosen_bands("cyclic_poisson", budget, 2, 30) for budget in budgets)
@@ -461,6 +467,7 @@ def test_bad_parameters_charge_nothing(bad):
     assert not list(ledger.rows())
 
 
+@pytest.mark.thorough
 def test_a_banded_factorization_of_ones_own():
     own = Banded([1.0, 0.5], 36, inverse=False)
     run = made("cyclic_balls_in_bins", bands=None, factorization=own)

@@ -404,6 +404,7 @@ def test_people_of_a_module():
 # ------------------------------------------------------------------------------------------------------ the comparison
 
 
+@pytest.mark.thorough
 def test_the_comparison_is_run_written_and_gone_on_with(monkeypatch, tmp_path):
     pytest.importorskip("sklearn")
     from dpkit.reproduce import dp_ftrl as comparison

@@ -132,6 +132,7 @@ def test_a_ledger_of_the_same_budget_holds_all_epochs(epochs, batch, eps):
         ledger.spend(left * one)
 
 
+@pytest.mark.thorough
 def test_noise_is_what_the_numerical_accountant_asks_for():
     # dp-accounting 0.6 calibrates 100 steps at 1 % to 0.9858; the Rényi curve would ask for 1.1844
     for adjacency, z in (("add_remove", 0.986), ("replace", 1.044)):
@@ -142,6 +143,7 @@ def test_noise_is_what_the_numerical_accountant_asks_for():
         assert epsilon(asked, 1e-6) <= 1.0 < epsilon(asked, 1e-6, accountant="rdp")
 
 
+@pytest.mark.thorough
 def test_a_ledger_with_other_releases_counts_by_its_own_filter():
     ledger = Ledger(Budget(2.0, 1e-5, adjacency="add_remove"))
     ledger.spend(Gaussian(8.0))
@@ -151,6 +153,7 @@ def test_a_ledger_with_other_releases_counts_by_its_own_filter():
     assert ledger.remaining() > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:divide by zero")  # in Opacus's distribution function
 def test_our_accountant_and_that_of_opacus_agree_on_the_history():
     from opacus.accountants import PRVAccountant, RDPAccountant
@@ -275,6 +278,7 @@ def test_a_crash_leaves_the_epoch_spent_and_noted_as_failed():
     assert [row.outcome for row in ledger.rows()] == ["released", "released", "failed"]
 
 
+@pytest.mark.thorough
 def test_a_ledger_that_refuses_a_later_epoch_ends_the_run():
     ledger = Ledger(Budget(1.7, 1e-5, adjacency="add_remove"))
     fit = train(ledger=ledger)
@@ -444,6 +448,7 @@ def test_the_noise_of_a_step_has_the_calibrated_scale(rng):
     assert np.sum((fit.x / sigma) ** 2) / d == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("noiseless")
 def test_batches_are_poisson_samples():
     # orthogonal rows and no noise to speak of: a step shows who was in its batch
@@ -480,6 +485,7 @@ def test_batches_are_made_as_they_are_asked_for(sampling, cap):
     assert (fit.nit, fit.history) == (80, [])
 
 
+@pytest.mark.thorough
 def test_the_ledger_names_how_batches_are_made_and_what_that_costs():
     swaps = Budget(4.0, 1e-5)
     for budget, sampling, said in (
@@ -560,6 +566,7 @@ def test_the_audit_finds_the_claim_of_a_sampled_step_and_no_more():
     assert bound.epsilon > 1.0
 
 
+@pytest.mark.thorough
 def test_the_audit_finds_that_a_swap_costs_more_than_one_change_and_no_more_than_is_claimed():
     # at this δ, of 0.9·(Φ(1/(2z)) − Φ(−1/(2z))), one change would cost next to nothing
     bound, claim = audited(36, 0.6, delta=0.54, swap=True)
@@ -616,6 +623,7 @@ class Listed(torch.utils.data.Dataset):
         return self.items[i]
 
 
+@pytest.mark.thorough
 @tabled(
     ("change", "error", "message"),
     [

@@ -146,6 +146,7 @@ def test_a_crash_around_the_first_row_loses_no_spend(written, tmp_path, monkeypa
     assert len(ledger.rows()) == 1
 
 
+@pytest.mark.thorough
 def test_what_does_not_belong_together_is_refused(tmp_path):
     ledger, path = Ledger(BUDGET), tmp_path / "run"
     train(ledger, path, epochs=1)

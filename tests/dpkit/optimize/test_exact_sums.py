@@ -56,6 +56,7 @@ def flat(totals):
     return np.concatenate([t.numpy().ravel() for piece in totals for t in piece])
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None)
 @given(batch(), st.floats(1e-100, 1e100))
 @example([np.full((2, *shape), 1e308) for shape in SHAPES], 1.0)

@@ -387,6 +387,7 @@ def test_an_audit_finds_the_claim_and_catches_half_the_noise(name, factor, monke
 # ------------------------------------------------------------------------------------------------------------- regret
 
 
+@pytest.mark.thorough
 def test_linear_losses_pay_for_privacy_once():
     # The bound of the module's text, with the noise W = R·E‖Z‖ ≤ R√d. Losses are fixed in advance.
     n, d, L = 4096, 4, 1.0
@@ -409,6 +410,7 @@ def test_linear_losses_pay_for_privacy_once():
     assert np.mean(found) < bound
 
 
+@pytest.mark.thorough
 def test_a_ridge_makes_regret_logarithmic():
     # Sixteen times the rows: at slope ½ the regret would be four times as large, at slope 1 sixteen times. The means
     # of six are 8.5 and 10.7, with deviations of 0.8 and 0.7: 3 × 8.5 is six deviations of the difference away.

@@ -94,6 +94,7 @@ def neighbours(draw):
     return (X, y, groups), (*other, np.concatenate([np.ones(len(theirs), int), groups[keep]]))
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(neighbours(), st.floats(1e-3, 1e3), arrays(np.float64, 3, elements=st.floats(-1e3, 1e3)))
 def test_no_person_moves_a_sum_by_more_than_the_sensitivity(pair, clip, theta):
@@ -121,6 +122,7 @@ def test_no_person_moves_second_moments_by_more_than_the_sensitivity(pair, bound
     assert sensitivity < 1.0001 * pair_sensitivity(1.0, 1.0, 0.9, 1.0, "replace", least=1.0)
 
 
+@pytest.mark.thorough
 def test_an_audit_finds_the_claim_and_catches_rows_that_are_counted_one_by_one():
     # a person's 20 rows all have the gradient −x, its neighbour's the gradient x
     budget = Budget(1.0, 1e-2, unit="person")

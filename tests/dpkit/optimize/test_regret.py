@@ -66,6 +66,7 @@ def test_a_run_goes_on_and_is_written(tmp_path):
         from_csv("losses\nlinear\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("losses", ["linear", "ridge"])
 def test_regrets_are_within_what_is_proved(losses):
     # the nearest is the regularized leader's on linear losses: 10 with a deviation of 1.6 for the mean of ten, below 21

@@ -184,6 +184,7 @@ def excess_losses(n, seeds, **more):
     return np.mean(shuffled), np.mean(central)
 
 
+@pytest.mark.thorough
 def test_the_excess_loss_is_close_to_that_of_the_central_model():
     # The noise differs by 2 %. With d = 10 an excess is about a χ²₁₀ variable: means of 4 and 16 of them have a ratio
     # above 4 with probability below 1e-9.

@@ -41,6 +41,7 @@ def small(monkeypatch):
     monkeypatch.setattr(table_5_1, "SCALES", (0.5,))
 
 
+@pytest.mark.thorough
 def test_a_small_run(small, tmp_path):
     names = ("OFW", "NoisySFW", "NoisyGD", "OFW without noise")
     seen = []
@@ -125,6 +126,7 @@ def test_without_noise_it_is_the_stream_learner():
     assert learner.clipped == 0
 
 
+@pytest.mark.thorough
 def test_the_command_writes_three_files(small, tmp_path, monkeypatch):
     coarse_pictures(monkeypatch)
     monkeypatch.setattr(table_5_1.run, "__kwdefaults__", table_5_1.run.__kwdefaults__ | {"algorithms": ("NoisySFW",)})

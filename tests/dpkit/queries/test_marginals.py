@@ -122,6 +122,7 @@ def test_cells_have_the_stated_noise_and_intervals():
     assert 0.95 - 6.1 * math.sqrt(0.05 * 0.95 / error.size) < covered < 0.99
 
 
+@pytest.mark.thorough
 def test_every_table_and_margin_has_the_stated_noise():
     """200 runs: in each table the largest of 30 or fewer standardised mean squares, 7 standard errors (1e-9)."""
     sizes = (2, 3, 5)

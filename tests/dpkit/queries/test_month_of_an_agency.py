@@ -44,6 +44,7 @@ def asked() -> list[Ask]:
     return asks
 
 
+@pytest.mark.thorough
 def test_a_month_of_an_agency(tmp_path):
     rng = np.random.default_rng(0)
     n, persons = 6000, 2000

@@ -57,6 +57,7 @@ def table():
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("budget", "noise"),
     [(PURE, None), (replace(COME, adjacency="replace"), "gaussian"), (PEOPLE, "laplace")],

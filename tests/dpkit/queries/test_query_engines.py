@@ -65,6 +65,7 @@ def bins_of(data, edges, cut):
     return rows_of(data, groups=groups, keys=keys, person=None, column="x").counts(EVERYTHING, None)()
 
 
+@pytest.mark.thorough
 @settings(max_examples=15)
 @given(
     st.lists(st.sampled_from(HOSTILE) | st.floats(allow_nan=False, allow_infinity=False), max_size=12),
@@ -277,6 +278,7 @@ def attacked(seed):
     return np.abs(present - without).sum() / reach
 
 
+@pytest.mark.thorough
 def test_no_person_moves_the_sums_by_more_than_stated():
     worst = [attacked(seed) for seed in range(20)]
     assert max(worst) == 1.0  # and it is reached, so that a bound on one row more would fail
@@ -370,6 +372,7 @@ WORDS = st.sampled_from([1, 2, 2**30, parts.PRIME - 2, parts.PRIME - 1]) | st.in
 PIECES = st.none() | st.lists(st.sampled_from([0, 1, parts.PRIME - 1, parts.PRIME]), min_size=3, max_size=3)
 
 
+@pytest.mark.thorough
 @settings(max_examples=60)
 @given(st.lists(PIECES, max_size=47), st.lists(WORDS, min_size=52, max_size=52))
 def test_hashes_of_numpy_are_those_of_whole_numbers_without_bound(others, words):
@@ -384,6 +387,7 @@ def test_hashes_of_numpy_are_those_of_whole_numbers_without_bound(others, words)
     assert np.array_equal(parts.mixed(np.resize(places, 40_000), polynomial), np.resize(wanted, 40_000))
 
 
+@pytest.mark.thorough
 def test_thousands_of_tests_are_asked_in_memory_and_of_an_engine():
     table = pl.DataFrame({"a": range(3000)})
     for test, size in (

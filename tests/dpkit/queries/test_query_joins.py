@@ -103,6 +103,7 @@ def attacked(seed):
     return moved
 
 
+@pytest.mark.thorough
 def test_no_person_moves_joined_and_derived_tables_by_more_than_stated():
     assert max(attacked(seed) for seed in range(10)) == 1.0  # which is reached
 

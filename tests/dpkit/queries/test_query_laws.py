@@ -84,6 +84,7 @@ def test_intervals_cover_what_they_say(query, adjacency, name):
     assert narrow < 0.945
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("query", "adjacency"), [("mean", "replace"), ("variance", "zero_out")])
 def test_intervals_where_the_number_of_rows_is_public(query, adjacency):
     data = np.random.default_rng(1).uniform(0, 10, size=50)
@@ -316,6 +317,7 @@ def test_quantiles_follow_the_law_whose_cost_was_checked(budget, monkeypatch):
         assert fits(found, range(len(outcomes)), [expected[o] for o in outcomes]) == (factor == 1)
 
 
+@pytest.mark.thorough
 def test_a_quantile_among_candidates_is_permute_and_flip():
     """Against McKenna & Sheldon's Algorithm 1, over all orders of four candidates."""
     points, grid = np.array([1.0, 2.0, 2.0, 7.0]), [0.0, 1.5, 4.0, 9.0]
@@ -362,6 +364,7 @@ def test_quantiles_of_persons_use_as_many_rows_as_they_are_paid_for():
 # ------------------------------------------------------------------------------------------- top k, thresholds
 
 
+@pytest.mark.thorough
 def test_the_top_are_those_of_repeated_exponential_mechanisms():
     data = np.repeat([0, 1, 2], [6, 4, 3])
     rng = np.random.default_rng(0)

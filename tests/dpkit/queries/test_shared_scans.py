@@ -96,6 +96,7 @@ def named(chosen):
     return [Ask(**kind, where=where, name=f"{i}") for i, (kind, where) in enumerate(chosen)]
 
 
+@pytest.mark.thorough
 @settings(max_examples=10, deadline=None)
 @given(PLANS, st.sampled_from(["file", "lazy", "relation"]), st.sampled_from([COME, SWAP, PEOPLE]))
 def test_shared_scans_change_no_number(sources, chosen, source, budget):
@@ -164,6 +165,7 @@ def test_groups_that_print_alike_are_not_the_same(kind):
     assert [list(map(type, answer.keys)) for answer in report.values()] == [list(map(type, key)) for key in keys]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("budget", [COME, SWAP])
 def test_every_engine_gives_the_numbers_of_the_same_rows_in_memory(sources, budget):
     asks = named([(kind, where) for kind in KINDS for where in CONDITIONS])

@@ -86,6 +86,7 @@ def mutated(data, rng):
     return resealed(bytes(data)) if len(data) >= 4 and rng.random() < 0.8 else bytes(data)
 
 
+@pytest.mark.thorough
 def test_mutated_messages_raise_nothing_else_and_take_no_memory():
     rng, receivers = np.random.default_rng(1), Receivers()
     good = seeds()

@@ -290,6 +290,7 @@ def test_bits_and_counts_of_one_user_agree_draw_by_draw(symmetric):
     np.testing.assert_array_equal(fields, ones)
 
 
+@pytest.mark.thorough
 def test_estimates_are_unbiased():
     # 4000 releases of 40 users: the mean error is within 6.5 of its standard errors; four coordinates: below 1e-9
     x = np.random.default_rng(2).uniform(-0.5, 0.5, size=(40, 4))

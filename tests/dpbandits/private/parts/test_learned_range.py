@@ -250,6 +250,7 @@ def test_a_range_that_is_not_durable_is_seen_by_nobody(tmp_path, monkeypatch):
     assert again.learned_range is not None
 
 
+@pytest.mark.thorough
 def test_a_range_that_was_seen_is_never_drawn_again(tmp_path):
     """KeyboardInterrupt at lines all over its release; the checkpoint goes on."""
     seen = stopped = 0

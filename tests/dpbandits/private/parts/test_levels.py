@@ -203,6 +203,7 @@ def shares_of(policy: Policy, shares: list[float], rounds: int, arms: np.ndarray
 SHARES = [0.05, 0.05, 0.15, 0.05]
 
 
+@pytest.mark.thorough
 def test_rare_rewards_of_arms_are_found_without_a_hint():
     """A level of 5 % has ‖θ‖ = 5.6 on four arms, and S = 3: stated as the middle, nothing is learned."""
     known = {"budget": BUDGET, "horizon": 6000}
