@@ -138,6 +138,7 @@ def test_the_curve_of_noisy_max_near_order_1():
             assert rdp(NoisyMax(eps), [alpha])[0] <= alpha * rdp(NoisyMax(eps), [1 + 1e-9])[0] * (1 + 1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("count", "rate", "at"), [(25, 0.001, (1.0, 1e-5))])
 def test_what_was_calibrated_meets_the_budget_in_both_directions(count, rate, at):
     z = calibrate(lambda z: count * sampled(z, rate), Budget(*at, adjacency="add_remove"))
@@ -357,6 +358,7 @@ def test_two_shuffled_releases_cost_what_two_counts_do(release, trials, rate, st
     assert exact(1.01 * found) < 1e-4
 
 
+@pytest.mark.thorough
 def test_what_shuffled_bits_cost_is_known_to_a_part_in_a_thousand():
     # 2.9² is 8.41: vectors of four entries have 8 at most, of one 4; √8.41 would be a third too much
     vectors = [ShuffledBinomial(10**5, 2.9, entries) for entries in (1, 2, 3, 5)]

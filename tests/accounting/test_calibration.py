@@ -138,6 +138,7 @@ def test_pure_budgets_are_met_by_the_exact_sum_and_no_less_noise_meets_them(part
     assert cost(z * (1.0 - (1e-10 if fixed else 4e-14))) > Fraction(level)
 
 
+@pytest.mark.thorough
 @settings(max_examples=8, deadline=None)
 @given(parts=PARTS.filter(lambda parts: len(parts) < 4))
 def test_no_accountant_says_less_than_an_exact_sum(parts):
@@ -156,6 +157,7 @@ def test_a_bracket_far_off_is_widened():
     assert calibrate(Gaussian, budget, bracket=(1e9, 1e10)) == pytest.approx(calibrate(Gaussian, budget), rel=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
 @pytest.mark.parametrize("eps", [1e3, 1e6, 1e9])
 def test_a_budget_that_hardly_protects_is_met_as_quickly(eps, adjacency):

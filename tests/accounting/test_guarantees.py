@@ -162,6 +162,7 @@ def test_pure_delta_is_that_of_randomized_response(log_epsilon0, log_epsilon):
         assert exact <= pure_delta(epsilon0, epsilon) <= exact * (1 + TIGHT)
 
 
+@pytest.mark.thorough
 @settings(max_examples=200, deadline=None)
 @given(log_epsilon0=log_epsilons, log_delta=log_deltas)
 @example(log_epsilon0=-4.6875, log_delta=-5.0)  # two terms that cancel

@@ -112,6 +112,7 @@ def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_
     assert (tmp_path / "made" / "quickstart.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.thorough
 def test_run_compares_policies_and_budgets(call, tmp_path):
     result = call(
         "run", *QUICK, "-p", "uniform", "-p", "one-pass-private", "-e", 1, "-e", 2.5, "--delta", 1e-6, drawn=True
@@ -220,6 +221,7 @@ def test_run_goes_on_where_it_stopped(call, tmp_path, monkeypatch):
     assert "resume must be a file of the same environment" in call("run", "--resume", "runs.jsonl").output
 
 
+@pytest.mark.thorough
 def test_run_is_reproducible_over_processes(call, tmp_path):
     rewards = []
     for jobs in (1, 2):

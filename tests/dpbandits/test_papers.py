@@ -136,6 +136,7 @@ def again(name, policy, seeds=1):
     return row.regrets, stored[panel.title, policy]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "policy"),
     [

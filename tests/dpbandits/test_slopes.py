@@ -110,6 +110,7 @@ def small() -> list[Sweep]:
     ]
 
 
+@pytest.mark.thorough
 def test_the_command_writes_its_table_and_its_part_of_the_page(tmp_path, monkeypatch):
     monkeypatch.setattr("dpbandits.reproduce.grids.sweeps", small)
     monkeypatch.setattr("dpbandits.reproduce.slopes.sweeps", small)

@@ -254,6 +254,7 @@ def test_audit_of_a_good_ledger(path, tmp_path):
     assert all(f"{value:.6g}" in page.words for value in figures.values())
 
 
+@pytest.mark.thorough
 def test_audit_of_a_passed_budget(passed, tmp_path):
     output = run("audit", passed, "--html", tmp_path / "report.html", status=1)
     assert "The recorded releases pass the budget." in output

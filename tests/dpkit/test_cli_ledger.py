@@ -74,6 +74,7 @@ def test_a_ledger_from_the_command_line(new):
     assert "does not contain the expected head" in run("ledger", "verify", copy, "--expected-head", "0" * 64, status=1)
 
 
+@pytest.mark.thorough
 def test_reports_and_refusals_of_a_ledger_in_a_database(postgres, tmp_path):
     """Under its address without the user; and what is asked of none makes none."""
     pytest.importorskip("pyarrow")

@@ -53,6 +53,7 @@ def test_lengths_are_never_short(X):
     assert (lengths(X, math.inf) >= np.abs(X).max(axis=1)).all()
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None)
 @given(rows, bounds)
 @example(HUGE, 1.0)

@@ -20,6 +20,7 @@ def polars(data):
 FINITE = st.floats(-1e6, 1e6)
 
 
+@pytest.mark.thorough
 @given(
     rows=arrays(np.float64, (7, 3), elements=st.floats(allow_nan=False)),
     low=st.lists(FINITE, min_size=3, max_size=3),

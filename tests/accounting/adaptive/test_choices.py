@@ -50,6 +50,7 @@ def chosen(value, eps, choices=60):
     return lambda x: np.max([p * value(x - t) + (1 - p) * value(x - t + eps) for t, p in chances], axis=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("at", [0.0, 0.1, 0.3])
 def test_choices_among_others_cost_at_most_what_they_do_when_they_come_last(at):
     """A response, before, between or after two choices, by the game itself: the last order is the worst."""
@@ -246,6 +247,7 @@ def test_what_is_not_played_has_an_answer():
         assert epsilon(release, 1e-9) > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("eps", "count"), [(0.002, 3), (0.05, 10)])
 def test_brackets_at_every_delta(eps, count):
     """Also where ε is 0, or nearly so: the lattice around it has no points above 0 then."""

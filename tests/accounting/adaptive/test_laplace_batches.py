@@ -95,6 +95,7 @@ def test_the_triangle_has_the_divergence_of_its_laws(theta, rate):
             assert pair.delta(at) <= delta(batch(theta, rate), at) + 1e-12
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:ε is only known")
 @pytest.mark.parametrize(
     ("noise", "size", "count", "delta", "width"),

@@ -169,6 +169,7 @@ def test_brackets_of_ten_choices(law, kind):
     assert upper < 0.75 * compare(release, 1e-6)["rdp"]
 
 
+@pytest.mark.thorough
 def test_epsilon_and_delta_belong_together():
     release = 12 * BestOfRuns(PureDP(0.1), 0.1)
     found = epsilon(release, 1e-6)
@@ -222,6 +223,7 @@ def test_orders_are_of_one_sequence():
     assert delta(release, found) == pytest.approx(1e-8, rel=1e-6, abs=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("release", "at", "most"),
     [

@@ -40,6 +40,7 @@ def nothing_yet(x):
     return max(0.0, -math.expm1(x))
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), eps=st.sampled_from([0.05, 0.5, 2.0]), rate=st.sampled_from([0.02, 0.2, 0.7]))
 def test_no_three_neighbours_are_worse(data, eps, rate):
@@ -83,6 +84,7 @@ def test_rates_and_strengths_that_are_not_played():
         assert 0 <= found.lower <= found.upper <= 3 * eps * (1 + 1e-9)
 
 
+@pytest.mark.thorough
 def test_totals_beyond_floats():
     # e^x of the largest sum is no float: there are several games
     strong = 80 * FixedSizeSubsampled(NoisyMax(11.0), batch_size=9, records=10)

@@ -66,6 +66,7 @@ def test_upper_bounds_cover_it(noise, eps, rate):
             assert pair.delta(share * pair.high) <= above.delta(share * pair.high) * (1 + 1e-9)
 
 
+@pytest.mark.thorough
 def test_strong_choices_in_many_small_steps_are_worse_than_two_scores():
     choice = NoisyMax(4.0, "exponential")
     with warnings.catch_warnings():

@@ -95,6 +95,7 @@ def test_the_generating_function_is_that_of_the_law(law):
 # ----------------------------------------------------------------------------------------------- from above
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("law", "kind"), list(zip(LAWS, cycle(["normal", "coins"]))), ids=NAMES)
 def test_no_order_costs_more(law, kind):
     rng = np.random.default_rng(0)

@@ -273,6 +273,7 @@ def test_no_extremal_randomizer_is_less_private(eps0, users):
             assert hockey_stick(P, Q, share * eps0) <= most
 
 
+@pytest.mark.thorough
 @settings(max_examples=12, deadline=None)
 @given(log_eps0=st.floats(-3, 1.2), log_users=st.floats(0, 5), log_level=st.floats(-15, -2))
 def test_epsilon_inverts_delta_and_shuffling_never_hurts(log_eps0, log_users, log_level):

@@ -97,6 +97,7 @@ def published_number_below_threshold(outputs):
     return ((flags[:, :-1] == 0).all(axis=1) & (numbers[:, -1] <= 0)).astype(float)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("make", "twin", "data", "score", "trials"),
     [

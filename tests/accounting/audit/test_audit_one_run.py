@@ -119,6 +119,7 @@ def test_coverage():
     assert failures(responses, 1.0, delta=0.0, confidence=0.5) > ALLOWED
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_figures_on_unit_gaussian_canaries(gaussian):
     # published one-run audits give 2.09 at best on these canaries. Means of 200 seeds: 2.40 ± 0.02 and 3.07 ± 0.02, so

@@ -22,6 +22,7 @@ SEEDS = 300
 ALLOWED = int(binom.isf(1e-9, SEEDS, 0.05))  # 42
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_confidence_is_exact_for_small_samples(gaussian):
     """Every outcome of 20 + 20 held-out runs, against every pair of probabilities: no luck involved."""
@@ -258,6 +259,7 @@ def test_refusals_of_outputs_and_scores():
         audit.from_scores(np.zeros(8), np.zeros(3), delta=0.0)
 
 
+@pytest.mark.thorough
 def test_critical_value_by_simulation():
     # 4e6 draws, ± 6.2 standard deviations: 6e-10; the value without the clipping at 0, 1.645, is 60 away
     z = critical(math.pi / 4, 0.05)

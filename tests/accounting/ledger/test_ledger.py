@@ -289,6 +289,7 @@ def test_whatever_is_asked_the_total_stays_within_the_budget(asked, accountant):
         assert ledger.remaining() >= 0
 
 
+@pytest.mark.thorough
 @settings(max_examples=20)
 @given(spends)
 def test_the_total_is_the_composition_of_the_rows(asked):

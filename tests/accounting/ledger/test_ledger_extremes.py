@@ -41,6 +41,7 @@ def written(*releases, budget: Budget) -> list[dict]:
 HONEST = written(Gaussian(50.0), Laplace(500.0), budget=Budget(1.0, 1e-6))
 
 
+@pytest.mark.thorough
 @tabled(
     "field, value",
     [

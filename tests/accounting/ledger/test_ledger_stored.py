@@ -91,6 +91,7 @@ def test_two_views_see_each_other(new):
         other.spend(Gaussian(4.0))
 
 
+@pytest.mark.thorough
 def test_a_spend_is_stored_before_it_returns(new):
     # Another process that never sees this one's memory reads the row as soon as spend has returned.
     ledger = Ledger.create(new())

@@ -196,6 +196,7 @@ def test_what_was_spent_is_the_budget_at_most_while_the_charges_hold():
 # ------------------------------------------------------------------------------------------- adversaries
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("order", "rate", "share"), [(17.0, 10.0, 0.15), (3.5, 4.5, 0.6)])
 @pytest.mark.parametrize("exchanged", [False, True])
 def test_no_choice_among_skewed_and_round_losses_passes_the_limit(order, rate, share, exchanged):
@@ -224,6 +225,7 @@ def test_no_choice_among_skewed_and_round_losses_passes_the_limit(order, rate, s
 # ---------------------------------------------------------------------------------------------- the costs
 
 
+@pytest.mark.thorough
 @settings(max_examples=12)
 @given(
     st.floats(-3.0, 1.7), st.floats(-15.0, -0.5), st.booleans(), st.floats(-3.0, -0.3), st.floats(1.0, 40.0),

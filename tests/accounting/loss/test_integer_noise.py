@@ -174,6 +174,7 @@ def test_noise_with_too_many_atoms_is_left_to_the_other_accountants():
     assert math.isfinite(epsilon(wide, 1e-6))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("z", "shift"), [(1.0, 10**6), (1e4, 10)])
 def test_gaussian_noise_with_too_many_atoms_is_as_good_as_continuous_noise(z, shift):
     wide, smooth = DiscreteGaussian(z, shift=shift), Gaussian(z)

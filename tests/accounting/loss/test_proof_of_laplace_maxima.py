@@ -182,6 +182,7 @@ def left_over(distance, width):
     return found if strongest <= 5 else min(found, one_function(distance, limit, lowest=5 / strongest))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("distance", [0.00125, 1.395])
 def test_scores_near_one_another(distance):
     assert left_over(distance, widths(distance)) > SLACK

@@ -168,6 +168,7 @@ def test_what_a_swap_loses_at_most_adds_up_and_bounds_every_delta() -> None:
     assert epsilon(RandomAllocated(Gaussian(4.0), 9, adjacency="replace"), 0.0) == math.inf
 
 
+@pytest.mark.thorough
 @settings(max_examples=30)
 @given(st.integers(0, 2**32), st.integers(2, 3), st.sampled_from([0.3, 1.2]), st.booleans())
 def test_steps_that_follow_each_other_cost_no_more(seed: int, steps: int, eps: float, swap: bool) -> None:

@@ -124,6 +124,7 @@ def test_one_message_shows_no_more_than_the_budget(randomizer):
             seen.audited(opposite, noise=0.5).check(BUDGET.epsilon)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("randomizer", ["sphere", "cap"])
 def test_half_the_noise_of_the_sphere_is_caught(randomizer):
     """The sides' odds are e^(2ε), at the radius that goes with them."""

@@ -83,6 +83,7 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
             runs.lower_bound(changed, BUDGET, noise=0.5).check(claim)
 
 
+@pytest.mark.thorough
 def test_rewards_that_are_not_clipped_are_caught(monkeypatch):
     """By the sums, which refuse them; and by the audit, where sums do not look."""
     policy = made(record=unclipped)

@@ -492,6 +492,7 @@ def test_a_ledger_of_persons_takes_no_analysis_of_rows():
     assert len(ledger.rows()) == 1
 
 
+@pytest.mark.thorough
 def test_a_plan_grows_with_noise_and_says_what_it_cannot():
     found = plan(0.4, 0.15, epsilon=[0.3, 1.0])
     first, second, without = (row.persons for row in found.rows)

@@ -60,6 +60,7 @@ def test_every_format_gives_the_same_rounds(written, tmp_path):
             assert np.array_equal(a.rewards, b.rewards)
 
 
+@pytest.mark.thorough
 @settings(max_examples=50, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(1, 4), st.floats(-5, 5), st.floats(-1e3, 1e3)), min_size=2, max_size=30),

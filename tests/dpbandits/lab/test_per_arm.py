@@ -101,6 +101,7 @@ def test_state_on_disk_goes_on_with_open_decisions(ridge, tmp_path):
     assert again.select([0.1, 0.2]).scores.tolist() == ridge.select([0.1, 0.2]).scores.tolist()
 
 
+@pytest.mark.thorough
 def test_both_kinds_of_policy_play_the_same_world():
     environment = PerArm(4, arms=3, nonzero=2)
     players = {

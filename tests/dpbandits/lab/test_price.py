@@ -57,6 +57,7 @@ def test_more_privacy_costs_more(table):
     assert not table.modelled
 
 
+@pytest.mark.thorough
 def test_prices_are_those_of_the_simulation():
     """Price and rewards, from the definition, with the policies played by hand."""
     from accounting import Budget
@@ -202,6 +203,7 @@ def test_rewards_that_are_not_clicks():
     assert told.mean() == pytest.approx(0.5, abs=0.03)
 
 
+@pytest.mark.thorough
 def test_a_log_of_choices_says_that_it_was_a_model():
     table = price_of_privacy(log(1000)[0], [2.0], rounds=300, seeds=1, progress=False)
     assert table.modelled
@@ -267,6 +269,7 @@ def test_from_file_to_table_and_picture(call, file, tmp_path):
     assert (tmp_path / "price.png").is_file()
 
 
+@pytest.mark.thorough
 def test_delays_of_a_column(call, file, tmp_path):
     frame = pd.read_csv(file)
     frame["late"] = [3.0, np.nan] * (len(frame) // 2)

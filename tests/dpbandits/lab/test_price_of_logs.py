@@ -84,6 +84,7 @@ def mixed(rows: int = 6000, seed: int = 0, changing: float = 0.0) -> Log:
     return Log.of(rewards * 1.0, law[own, chosen], chosen, features=X, columns=["age", "price", "version"])
 
 
+@pytest.mark.thorough
 def test_columns_are_told_apart_and_named():
     model = ChosenLog(mixed())
     assert (model.visitor, model.item, model.unused) == (("age",), ("price",), ("version",))

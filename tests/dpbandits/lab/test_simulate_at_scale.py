@@ -110,6 +110,7 @@ def test_late_rewards_cost_regret_and_no_more():
     assert at_once < late < 0.7 * chance
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_rounds():
     # 1000 more decisions that wait for a missing reward would take 0.2 MB
     def peak(rounds):
@@ -167,6 +168,7 @@ def test_the_example_goes_on_where_it_stopped(tmp_path):
     assert curves(first).items() <= curves(both).items()
 
 
+@pytest.mark.thorough
 def test_back_ends_without_generators_will_do(reference, monkeypatch):
     # as Ray's, which gives back a list when all of it is done
     joblib = pytest.importorskip("joblib")

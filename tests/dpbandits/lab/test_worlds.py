@@ -62,6 +62,7 @@ def test_half_of_the_parameter_is_hidden_until_it_is_revealed(dim):
     assert len({int((now.arms @ u).argmax()) for now in rounds[50:]}) > 10
 
 
+@pytest.mark.thorough
 def test_only_who_explores_finds_what_was_hidden():
     policies = {
         "greedy": lambda rng: EpsilonGreedy(4, exploration=0.0, rng=rng),
@@ -189,6 +190,7 @@ def offered(environment, inner, seed, rounds):
     return on
 
 
+@pytest.mark.thorough
 def test_arms_come_and_go_as_stated():
     # Given an arm's state, the next one is a coin of known chance, independent of the past: the number of departures
     # and of arrivals, of 40,000 coins or more each, is off by 6.5 standard errors with a chance below 1e-9

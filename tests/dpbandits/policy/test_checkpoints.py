@@ -360,6 +360,7 @@ def test_a_budget_that_promises_nothing_is_refused(name):
 # --------------------------------------------------------- interrupts where an epoch, a file or a load begins
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stride", [397, pytest.param(29, marks=pytest.mark.slow)])
 def test_an_interrupted_start_of_an_epoch_loses_and_repeats_nothing(tmp_path, stride):
     for n in count(1, stride):

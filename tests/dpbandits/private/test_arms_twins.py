@@ -114,6 +114,7 @@ def test_what_is_let_out_of_a_batch_meets_the_budget_exactly(budget, users):
         assert hockey_stick(p, q, budget.epsilon) > 5 * budget.delta
 
 
+@pytest.mark.thorough
 def test_batches_take_the_messages_with_less_noise():
     budget = Budget(4.0, 1e-6)
     sums = ShuffledArms(2, 0.0, 1.0, [8, 64, 512], budget=budget)
@@ -131,6 +132,7 @@ def test_batches_take_the_messages_with_less_noise():
     assert epsilon(LocalShuffled(same, users=users), 1e-6) > 1.2
 
 
+@pytest.mark.thorough
 def test_a_sum_is_right_on_average_and_as_noisy_as_stated():
     """Missing records count as the middle. False alarms under other seeds: 1e-9 (six and a half deviations)."""
     for length, kind in ((8, "response"), (100, "sum")):
@@ -234,6 +236,7 @@ def test_one_unit_changes_one_message_of_each_of_m_batches_at_most(m, monkeypatc
 # ------------------------------------------------------------------------------------------------------ they learn
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "budget"), [(ShuffleArms, Budget(4.0, 1e-6)), (LDPArms, Budget(4.0, 0.0))])
 def test_they_find_the_better_one(kind, budget):
     lost, held = 0.0, []

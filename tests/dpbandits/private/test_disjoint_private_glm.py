@@ -629,6 +629,7 @@ def test_sums_that_forget_are_looked_at_as_widely_for_ever():
     assert [policy.draws.width(t) for t in (0, 10, 199)] == [0.6, 0.6, 0.6]
 
 
+@pytest.mark.thorough
 def test_every_policy_learns(kind):
     """Uniform choices lose some 1,500."""
     make, most = private(4.0, kind), 600

@@ -207,6 +207,7 @@ def regret(rounds: int, seeds: int, **parameters) -> float:
     return simulate(makers, env, rounds=rounds, seeds=seeds, progress=False).table()[0]["regret"]
 
 
+@pytest.mark.thorough
 def test_regret_on_the_linear_workload():
     """d = 5, K = 100 fixed arms, ε = 1, δ = 0.1; at T = 20,000 public code for joint privacy has 1643."""
     assert regret(5000, seeds=2) <= 900

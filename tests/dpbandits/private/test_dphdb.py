@@ -309,6 +309,7 @@ def hdb(environment: PerArm, epsilon: float, rounds: int, **parameters):
     )
 
 
+@pytest.mark.thorough
 def test_regret_with_many_features():
     """d = 50, K = 2, T = 4000, ε = 4: playing at random loses about 570."""
     environment = PerArm(dim=50, arms=2)

@@ -339,6 +339,7 @@ def slow(*values) -> object:
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("eps", "S", "seeds", "more", "most"),
     [

@@ -307,6 +307,7 @@ def test_what_is_paid_adds_up_to_at_most_one(shares, seed):
     assert sums.persons == len(paid)
 
 
+@pytest.mark.thorough
 def test_the_run_costs_one_gaussian_and_its_noise_has_the_stated_scale():
     policy = policy_with(horizon=5000)
     (row,) = policy.ledger.rows()

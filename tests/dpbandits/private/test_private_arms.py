@@ -210,12 +210,14 @@ def regret(means, horizon, epsilon, seed) -> tuple[float, PrivateArms]:
     return lost, policy
 
 
+@pytest.mark.thorough
 def test_it_finds_the_better_of_five_rare_ones_without_a_hint():
     """Four arms at 10 % and one at 15 %: chance costs 320 here."""
     lost = [regret([0.1, 0.1, 0.15, 0.1, 0.1], 8000, 1.0, seed)[0] for seed in range(2)]
     assert np.mean(lost) < 130
 
 
+@pytest.mark.thorough
 def test_intervals_hold_at_the_end():
     means, held, widths = [0.3, 0.5, 0.7], [], []
     for seed in range(20):

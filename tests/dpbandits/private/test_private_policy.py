@@ -389,6 +389,7 @@ def test_the_journal_is_cut_where_a_write_broke_off_and_refused_where_it_is_dama
         Policy.load(tmp_path / "c", unattended=True)
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_does_not_grow_with_the_rewards_that_are_late(tmp_path):
     policy = OnePassPrivateGLM(2, budget=BUDGET, horizon=4000, first_batch=4, checkpoint=tmp_path / "c")
     sizes = []

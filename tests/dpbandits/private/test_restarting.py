@@ -48,6 +48,7 @@ def test_epochs_have_the_given_length_and_cost_what_one_does():
     assert scopes == [f"{policy.label}: epoch {k}" for k in range(4)]
 
 
+@pytest.mark.thorough
 def test_a_change_ends_the_epoch_and_no_change_does_not():
     policy = restarting(horizon=6000, on_change=True)
     play(policy, 2500)
@@ -60,6 +61,7 @@ def test_a_change_ends_the_epoch_and_no_change_does_not():
     assert 0.9 * BUDGET.epsilon < policy.privacy().epsilon <= BUDGET.epsilon
 
 
+@pytest.mark.thorough
 def test_where_an_epoch_ends_is_a_function_of_releases():
     """Two runs that differ in what was never released end their epochs together."""
     policies = [restarting(horizon=4000, on_change=True) for _ in range(2)]
@@ -136,6 +138,7 @@ def test_it_stops_at_its_last_epoch(monkeypatch):
 # ------------------------------------------------------------------------------------------- discounted sums
 
 
+@pytest.mark.thorough
 def test_a_discounted_policy_forgets_and_costs_its_budget():
     policy = OnePassPrivateGLM(3, budget=BUDGET, horizon=4000, discount=1 - 1 / 300, rng=np.random.default_rng(0))
     assert policy.schedule.ends[:3] == range(15, 4000, 15)[:3]

@@ -255,6 +255,7 @@ def test_sums_are_those_of_an_unbiased_regression(monkeypatch, examination):
     assert np.abs(b).max() > 0.01
 
 
+@pytest.mark.thorough
 @given(st.integers(0, 10**6), st.sampled_from([*EXAMINATIONS, (1.0, 0.1, 0.01)]), st.sampled_from([0.05, 0.5, 0.8]))
 @settings(max_examples=60, deadline=None)
 def test_a_page_with_one_click_is_not_cut_and_what_is_cut_fits(seed, examination, base_rate):

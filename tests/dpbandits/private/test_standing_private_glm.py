@@ -139,6 +139,7 @@ def test_other_arms_are_refused_and_nothing_changes(arms, message):
     assert fingerprint(one) == before
 
 
+@pytest.mark.thorough
 def test_thousands_of_arms_may_be_handed_over_again():
     """One array of all pairs of rows would hold 90 MB here, and gigabytes for 20 features."""
     angles = np.linspace(0.0, 6.0, 2500)
@@ -308,6 +309,7 @@ def test_persons_who_come_back_teach_once_which_is_reckoned_with_batch_by_batch(
     assert one.arrived == pytest.approx(100 / ends[-1], abs=0.01)
 
 
+@pytest.mark.thorough
 def test_missing_rewards_do_not_pull_estimates_to_the_base_rate():
     """Of plays that were not scaled by the share that came, half of the rewards would leave half of every gap."""
     one = policy(np.eye(2), budget=Budget(1e4, 1e-2), horizon=4000, first_batch=40, exploration="inverse_gap")

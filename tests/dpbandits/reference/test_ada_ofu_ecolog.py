@@ -87,6 +87,7 @@ def test_rounds_set_aside_make_the_set_narrower_until_the_test_holds():
     assert abs(policy.theta[0]) < 0.5
 
 
+@pytest.mark.thorough
 def test_the_step_over_the_ellipsoid_is_the_generic_solvers():
     rng, d, S = np.random.default_rng(1), 2, 2.0
     policy = AdaOFUECOLog(d, theta_bound=S, parameters="theory", failure_probability=0.5)

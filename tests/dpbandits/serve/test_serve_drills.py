@@ -35,6 +35,7 @@ def test_many_drills(tmp_path, name):
     print(name, made(name, tmp_path, range(100, 100 + MANY)))
 
 
+@pytest.mark.thorough
 def test_drills_see_a_restore_that_trusts_another_history(tmp_path, monkeypatch):
     """A planted fault: rows up to the learner's count are taken for those that it knows, and ids for their numbers."""
     renew = Store.renew

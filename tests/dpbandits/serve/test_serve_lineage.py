@@ -72,6 +72,7 @@ def people(first, last):
     return [{"arms": ARMS, "person": f"person {n}"} for n in range(first, last)]
 
 
+@pytest.mark.thorough
 def test_a_database_that_went_back_charges_nobody_for_another(tmp_path, storage, snapshot, caplog):
     """A standby is promoted that was 50 decisions behind; workers go on, and the same numbers are given out again."""
     config = configured(tmp_path, policy=PERSONAL, unit="person", storage=storage())

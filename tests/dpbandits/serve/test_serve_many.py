@@ -562,6 +562,7 @@ def test_the_example_can_be_begun(tmp_path):
     assert (config.wait, config.scope, config.clients["website"].scopes) == (600.0, "website", {"decide", "reward"})
 
 
+@pytest.mark.thorough
 def test_runs_share_a_database(tmp_path, storage, monkeypatch):
     """In PostgreSQL each has a schema; a ledger in the same one has its marks in the transaction of the release."""
     monkeypatch.setattr(pool, "_LOOK", 0.02)

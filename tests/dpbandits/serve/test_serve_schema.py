@@ -172,6 +172,7 @@ def address(tmp_path):
     learner.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node 18 or newer")
 def test_a_client_written_from_the_schema_speaks_to_a_service(address, tmp_path):
     writer().main(f"{address}/openapi.json", str(tmp_path))

@@ -60,6 +60,7 @@ def test_toeplitz_is_exact(m, b):
     assert priced(sums) == pytest.approx(toeplitz_sensitivity(sums.coefficients, m, b), rel=2e-3)
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None)
 @given(T=st.integers(2, 200), m=st.integers(1, 40), b=st.integers(1, 60), data=st.data())
 def test_long_sets_of_scaled_columns(T, m, b, data):
@@ -132,6 +133,7 @@ def moved(C, S, U, S_, V):
     return float(np.linalg.norm(C[:, S] @ U - C[:, S_] @ V))
 
 
+@pytest.mark.thorough
 @settings(max_examples=120, deadline=None)
 @given(data=st.data(), adjacency=st.sampled_from(["replace", "zero_out"]))
 def test_pairs_in_other_batches(data, adjacency):

@@ -109,6 +109,7 @@ def test_projection_is_idempotent_and_non_expansive(name, x, z):
     assert (x - a) @ (b - a) <= 1e-6 * (1 + np.linalg.norm(x - a))
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None)
 @example(log_p=-3.0, sizes=[0.0] * 30, signs=0, share=-0.005)  # powers of p/(p − 1) = 1001 are below floats
 @example(log_p=-3.0, sizes=[-1.0, -1.5], signs=0, share=-1e-10)

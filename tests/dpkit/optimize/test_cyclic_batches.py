@@ -43,6 +43,7 @@ def made(kind="cyclic_poisson", n=60, **more):
 # ------------------------------------------------------------------------------------------------------------- batches
 
 
+@pytest.mark.thorough
 @given(schedules, st.integers(0, 2**32 - 1))
 def test_a_unit_comes_back_in_steps_of_its_subset_only(schedule, seed):
     source = np.random.default_rng(seed)
@@ -261,6 +262,7 @@ class Eager:
 TOLERANCE = 0.0325
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_runs_tell_as_much_as_they_cost(kind):
     found, claim = advantage(kind)
@@ -280,6 +282,7 @@ def test_samples_twice_as_large_are_caught():
     assert found > claim + TOLERANCE
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_noise_it_is_sgd_on_the_batches(kind):
     X, y = rows()

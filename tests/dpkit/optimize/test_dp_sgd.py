@@ -560,6 +560,7 @@ def test_the_audit_finds_the_claim_and_no_more():
     assert bound.mu > 0.3
 
 
+@pytest.mark.thorough
 def test_the_audit_finds_the_claim_of_a_sampled_step_and_no_more():
     bound, claim = audited(20, 0.3, delta=0.05)
     bound.check(claim)
@@ -586,6 +587,7 @@ def test_the_audit_catches_gradients_that_are_not_clipped(monkeypatch):
     assert bound.contradicts(claim)
 
 
+@pytest.mark.thorough
 def test_the_audit_catches_samples_that_are_not_drawn():
     class Everyone(np.random.Generator):
         def random(self, size=None):
@@ -623,6 +625,7 @@ class Listed(torch.utils.data.Dataset):
         return self.items[i]
 
 
+@pytest.mark.thorough
 @pytest.mark.thorough
 @tabled(
     ("change", "error", "message"),

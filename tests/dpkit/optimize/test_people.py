@@ -218,6 +218,7 @@ def test_a_person_in_a_perturbed_objective_shows_no_more_than_the_budget(replace
     assert worst(run.noise_std / 2) > δ
 
 
+@pytest.mark.thorough
 def test_people_under_add_remove_ask_for_their_public_number():
     budget = Budget(1.0, 1e-5, adjacency="add_remove", unit="person")
     groups = np.arange(40) // 4

@@ -67,6 +67,7 @@ def test_a_softmax_finds_the_minimum_and_its_classes_sum_to_nothing():
     np.testing.assert_allclose(fit.x.sum(axis=0), 0.0, atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_it_beats_two_hundred_plain_passes():
     # a table on which no default was chosen: a spectrum of 1/j, and an offset
     rng = np.random.default_rng(7)

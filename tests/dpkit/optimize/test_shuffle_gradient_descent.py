@@ -47,6 +47,7 @@ def test_the_whole_run_meets_the_budget_and_is_charged_once(schedule, adjacency)
         assert len(ledger.rows()) == 1
 
 
+@pytest.mark.thorough
 def test_the_numeric_schedule():
     X, y = logistic_data(300)
     # s(1) = 2·4.2247/300 for exact Gaussian noise; T = L²/(d s(1)²)
@@ -120,6 +121,7 @@ def test_no_rows_and_one_row(n):
         assert result.cost == 0 * Gaussian(1.0)
 
 
+@pytest.mark.thorough
 def test_dishonest_users_are_made_up_for():
     X, y = logistic_data(500)
     ratio = descend(X, y, honest=0.5).noise_std / descend(X, y).noise_std

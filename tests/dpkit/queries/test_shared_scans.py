@@ -104,6 +104,7 @@ def test_shared_scans_change_no_number(sources, chosen, source, budget):
     assert found == wanted
 
 
+@pytest.mark.thorough
 @settings(max_examples=15, deadline=None)
 @given(
     PLANS,

@@ -41,6 +41,7 @@ def test_messages_tell_the_truth_as_often_as_the_local_epsilon_allows(categories
     assert abs(counts[1] - 0.9 * m * p) > slack[1]
 
 
+@pytest.mark.thorough
 def test_estimates_are_unbiased_and_intervals_cover():
     # 300 runs; a 99 % interval misses at most as often as Bin(300, 0.01), which passes 20 with probability below 1e-10
     rng = np.random.default_rng(3)

@@ -126,6 +126,7 @@ def test_an_interrupt_leaves_it_right_or_stopped(kind):
     assert min(stopped, lost, again) > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", [partial(ShuffledRandomizedResponse, 2), ScalarMean])
 @pytest.mark.parametrize("call", ["shuffle", "shuffle_tallies"])
 def test_an_interrupt_leaves_the_one_release_right_or_stopped(make, call):

@@ -364,6 +364,7 @@ def test_rewards_of_nothing_leave_the_signs_and_say_so():
 # -------------------------------------------------------------------------------------------------------- it learns
 
 
+@pytest.mark.thorough
 def test_it_learns_in_any_unit_and_says_means_in_it():
     """Rewards of 0 or 2,000 at ε = 2, from a range that nobody states; seeds that chose nothing."""
     means, lost = [0.2, 0.5, 0.8], []

@@ -474,6 +474,7 @@ def test_a_shuffled_record_and_its_number_are_within_the_stated_distance(seed, s
     assert max(np.linalg.norm(p) for p in records) <= batch.bound * (1 + 1e-12)
 
 
+@pytest.mark.thorough
 def test_shuffled_numbers_are_summed_with_the_noise_that_is_stated():
     """400 sums of the same: their deviation is off by 6.5 of its standard errors with a probability below 1e-10."""
     sums = PairBatches([40], 2, 0.25, 0.5, 0.65, budget=BUDGET, level=0.1, rng=np.random.default_rng(3))

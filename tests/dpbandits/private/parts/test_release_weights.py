@@ -78,6 +78,7 @@ def test_which_sums_are_weighted(parameters, kind):
     assert made.sums.cost == Gaussian(made.sums.sums.noise_multiplier, adjacency="replace")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("parameters", [{}, {"longest_batch": 60}])
 def test_the_noise_of_a_batch_is_that_of_the_difference_of_two_releases(parameters):
     """Without records. A standard deviation over 14·n values is within 6.5/√(28n): a false alarm below 10⁻⁹.
