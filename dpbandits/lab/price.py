@@ -1,9 +1,10 @@
 """What privacy will cost on your data, before you launch: the share of the gain over uniform choices that is lost.
 
-Three simulations on the same rounds and the same luck: a policy that is not private, uniform choices, and for every
-unit of privacy and every ε a private policy. The first is ``GLBOMD``; or, where arms are fixed and have no
-features, ``ThompsonArms``, since greedy policies get stuck there. With u, f and p their mean rewards (or, where regret
-is known, minus the mean regrets, which are less noisy),
+Simulations on the same rounds and the same luck: policies that are not private, uniform choices, and for every unit of
+privacy and every ε a private policy. Of the first the better one counts: ``GLBOMD``, which is greedy, or one that
+explores, ``LinearThompson`` (``DisjointThompson`` where arms have a parameter each); where arms are fixed and have no
+features, ``ThompsonArms`` alone. With u, f and p their mean rewards (or, where regret is known, minus the mean regrets,
+which are less noisy),
 
     price = (f − p)/(f − u):    0 where privacy costs nothing, 1 where nothing is left of what learning gains.
 
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["price_of_privacy"]
 
-_FREE, _UNIFORM = "not private", "uniform"
+_UNIFORM = "uniform"
 # what a table tells of a model of a log
 _OF_MODELS = ("visitor", "item", "unused", "ranges", "drifts", "agreements")
 
@@ -133,10 +134,8 @@ def price_of_privacy(
     model: dict[str, Any] = {"link": environment.link, "theta_bound": environment.theta_bound, "base_rate": rate}
     private = model | {"reward_range": environment.reward_range, "on_violation": "clip", "horizon": count}
 
-    made = {
-        _FREE: price_policies.free(environment, model),
-        _UNIFORM: price_policies.uniform(environment),
-    }
+    unprotected = price_policies.free(environment, model)
+    made = {**unprotected, _UNIFORM: price_policies.uniform(environment)}
     priced: dict[str, Budget] = {}
     for unit in chosen:
         for budget in listed:
@@ -153,7 +152,8 @@ def price_of_privacy(
     if not results.complete:
         kept = f"kept in {resume}, from which the same call goes on" if resume else "lost: resume=FILE.jsonl keeps them"
         raise KeyboardInterrupt(f"{len(results.runs)} of {results.planned_runs} runs are done, and {kept}")
-    free, uniform = _last(results, _FREE), _last(results, _UNIFORM)
+    best = max(unprotected, key=lambda name: float(_last(results, name).mean()))
+    free, uniform = _last(results, best), _last(results, _UNIFORM)
     found = {row["policy"]: row for row in results.table()}
     rows = []
     for name, budget in priced.items():
@@ -164,7 +164,7 @@ def price_of_privacy(
         rows.append(PriceRow(*cells))
     baselines = {
         field + suffix: found[name]["reward" + suffix]
-        for field, name in (("free", _FREE), ("uniform", _UNIFORM))
+        for field, name in (("free", best), ("uniform", _UNIFORM))
         for suffix in ("", "_se")
     }
     low, high = environment.reward_range
@@ -174,8 +174,9 @@ def price_of_privacy(
     return PriceTable(
         environment.name,
         count,
-        found[_FREE]["seeds"],
+        found[best]["seeds"],
         model_of_log is not None,
+        reference=found[best]["algorithm"],
         **baselines,
         rows=tuple(rows),
         told=told,

@@ -1,4 +1,4 @@
-"""Which policies a price is computed from: the private ones, one without privacy, and how each of them is made."""
+"""Which policies a price is computed from: private ones, those without privacy, and how each of them is made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
 
-__all__ = ["UNITS", "Made", "free", "kinds", "private", "uniform"]
+__all__ = ["FREE", "UNITS", "Made", "free", "kinds", "private", "uniform"]
 
 # what is played where nothing else is asked for
 _PRIVATE = {"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}
@@ -26,6 +26,7 @@ _WITHOUT_FEATURES = {"round": "PrivateArms", "person": "PrivateArms"}
 # a parameter for every arm: block vectors of (1, z), of which a shared parameter would cost much more noise
 _WITH_CONTEXTS = {"round": "DisjointPrivateGLM", "person": "DisjointPrivateGLM"}
 UNITS = tuple(_PRIVATE)
+FREE = "not private"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def kinds(policies: Any, units: Sequence[str], environment: Environment) -> dict
     usual, found = _PRIVATE, {}
     if without_features(environment):
         usual = _WITHOUT_FEATURES
-    elif environment.dim == getattr(environment, "n_arms", 0) * (getattr(environment, "context_dim", 0) + 1):
+    elif _parameter_per_arm(environment):
         usual = _WITH_CONTEXTS
     for unit in units:
         given = policies.get(unit, usual[unit])
@@ -73,12 +74,28 @@ def kinds(policies: Any, units: Sequence[str], environment: Environment) -> dict
     return found
 
 
-def free(environment: Any, model: Mapping[str, Any]) -> Made:
-    """The policy without privacy; of fixed arms without features one that explores, and knows how large rewards are."""
-    if not without_features(environment):
-        return Made(_class("GLBOMD"), (environment.dim,), model)
+def free(environment: Any, model: Mapping[str, Any]) -> dict[str, Made]:
+    """Policies without privacy by title, of which the better one counts: which one learns depends on the world.
+
+    ``GLBOMD`` is greedy, so that it is stuck where arms are fixed and has little to go by where each has a parameter of
+    its own; the other explores, and knows how large rewards are. Of fixed arms without features it is the only one.
+    """
     told = {"reward_range": getattr(environment, "support", environment.reward_range), "on_violation": "clip"}
-    return Made(_class("ThompsonArms"), (environment.n_arms,), told)
+    if without_features(environment):
+        return {FREE: Made(_class("ThompsonArms"), (environment.n_arms,), told)}
+    told["base_rate"] = model["base_rate"]
+    shape, kind = (environment.dim,), "LinearThompson"
+    if _parameter_per_arm(environment):
+        shape, kind = (environment.context_dim, environment.n_arms), "DisjointThompson"
+    return {
+        FREE: Made(_class("GLBOMD"), (environment.dim,), model),
+        f"{FREE}, exploring": Made(_class(kind), shape, told),
+    }
+
+
+def _parameter_per_arm(environment: Any) -> bool:
+    """Whether arms are block vectors of a context."""
+    return bool(environment.dim == getattr(environment, "n_arms", 0) * (getattr(environment, "context_dim", 0) + 1))
 
 
 def uniform(environment: Environment) -> Made:

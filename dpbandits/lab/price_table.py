@@ -91,6 +91,8 @@ class PriceTable:
         What a random item, the best item for all and the model's choice earn by the model and by the log.
     free, free_se, uniform, uniform_se : float
         Mean reward per round without privacy, and of uniform choices.
+    reference : str
+        The class that was played without privacy, the better one of those that were tried.
     rows : tuple of PriceRow
         By unit, then ε.
     told : float
@@ -124,6 +126,7 @@ class PriceTable:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     drifts: bool = False
     agreements: tuple[Agreement, ...] = ()
+    reference: str = ""
 
     def sentence(self) -> str:
         """What the table says, in one sentence; more where it was a model, or where policies were told a wrong rate."""
@@ -145,10 +148,17 @@ class PriceTable:
                     continue
                 kept = "all" if told.price <= 0 else percent(1 - told.price)
                 why = "the least ε tried that keeps nine tenths" if enough else "the most that any ε tried keeps"
+                why = f"± {percent(told.price_se)}, {why}" if told.price_se > 0 else why
                 parts.append(f"protecting every {unit} at ε = {told.epsilon:g} keeps {kept} of that gain ({why})")
             text = (
                 f"Learning earns {self.free:.3g} per round where choosing by chance earns {self.uniform:.3g}; "
                 f"{', and '.join(parts)}."
+            )
+        ahead = [row for row in self.rows if row.price < -_DOUBT * row.price_se]
+        if gain > 2 * error and ahead:
+            text += (
+                f" At ε = {ahead[0].epsilon:g} a private policy gains {percent(-ahead[0].price)} more than "
+                f"{self.reference or 'the one without'}, which has not learned all that there is: prices are too low."
             )
         if self.seeds == 1:
             text += " One seed alone does not tell a gain from chance: take three or more."
@@ -196,7 +206,9 @@ class PriceTable:
 
     def _cells(self) -> list[list[str]]:
         lines = [["unit", "ε", "mean reward", "lost of the gain", ""]]
-        lines.append(["none", "∞", with_error(self.free, self.free_se), "0 %", "not private"])
+        lines.append(
+            ["none", "∞", with_error(self.free, self.free_se), "0 %", f"{self.reference} (not private)".strip()]
+        )
         for row in self.rows:
             price = percent(row.price) + (f" ± {percent(row.price_se)}" if row.price_se > 0 else "")
             note = "noise exceeds signal" if row.hopeless else ""

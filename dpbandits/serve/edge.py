@@ -207,7 +207,11 @@ def more_descriptors(connections: int) -> int:
 
 
 class Repeated(logging.Filter):
-    """Lets the first ``most`` records of one place in the sources through in ``seconds``, and counts the others."""
+    """Lets the first ``most`` warnings of one place in the sources through in ``seconds``, and counts the others.
+
+    What is no warning is told once for each fact, and is all written: the last head of a ledger above all, by which an
+    old copy is known.
+    """
 
     def __init__(self, most: int = 5, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -216,6 +220,8 @@ class Repeated(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is written."""
+        if record.levelno < logging.WARNING:
+            return True
         place, now = (record.pathname, record.lineno), self._clock()
         begun, count = self._seen.get(place, (now, 0))
         if now - begun > self._seconds:

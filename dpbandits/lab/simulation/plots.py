@@ -240,7 +240,7 @@ def draw_prices(table: PriceTable, target: Any) -> Any:
 def _prices(table: PriceTable, ax: Any) -> None:
     from matplotlib.ticker import FuncFormatter
 
-    widest = 0.0
+    lowest, highest = 0.0, 1.0
     units = list(dict.fromkeys(row.unit for row in table.rows))
     quantile = 1.96 if table.seeds < 2 else _student(table.seeds - 1)
     for colour, unit in zip(COLOURS, units, strict=False):
@@ -250,12 +250,15 @@ def _prices(table: PriceTable, ax: Any) -> None:
         ax.errorbar(
             epsilons, prices, halves, color=colour, marker="o", markersize=7, capsize=3, linewidth=1.5, label=unit
         )
-        widest = max([widest, *(p + h for p, h in zip(prices, halves, strict=True) if math.isfinite(p))])
+        known = [(price, half) for price, half in zip(prices, halves, strict=True) if math.isfinite(price)]
+        lowest = min([lowest, *(price - half for price, half in known)])
+        highest = max([highest, *(price + half for price, half in known)])
     for level in (1.0, 0.0):
         ax.axhline(level, color=_GREY, linewidth=1.5, linestyle=(0, (5, 2)))
     budgets = sorted({row.epsilon for row in table.rows})
     _budget_axis(ax, budgets)
-    ax.set_ylim(-0.08, max(1.15, widest + 0.05))
+    margin = 0.08 * (highest - lowest)
+    ax.set_ylim(lowest - margin, highest + 2 * margin)
     ax.text(budgets[-1] * 1.45, 1.015, "uniform choices", ha="right", va="bottom", color=_GREY, fontsize=9)
     ax.text(budgets[-1] * 1.45, -0.015, "not private", ha="right", va="top", color=_GREY, fontsize=9)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))

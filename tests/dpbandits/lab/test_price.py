@@ -12,11 +12,12 @@ from tabled import tabled
 
 pd = pytest.importorskip("pandas")
 
-from dpbandits import PriceTable, price_of_privacy  # noqa: E402
+from dpbandits import PriceTable, price_of_privacy, simulate  # noqa: E402
 from dpbandits.lab.environments import GLM, ChosenLog, Delayed, Disjoint, LogReplay, People  # noqa: E402
 from dpbandits.lab.evaluate import Log  # noqa: E402
 from dpbandits.lab.price import _ratio  # noqa: E402
 from dpbandits.lab.price_table import PriceRow  # noqa: E402
+from dpbandits.policies import GLBOMD, LinearThompson  # noqa: E402
 
 
 def log(rows: int = 3000, items: int = 20, seed: int = 0, **more) -> tuple[Log, np.ndarray]:
@@ -125,13 +126,38 @@ def test_the_sentence_names_the_least_budget_that_keeps_nine_tenths():
     rows = (row("round", 1.0, 0.2), row("round", 2.0, 0.08), row("round", 4.0, 0.02), row("person", 4.0, 0.4))
     said = PriceTable("w", 100, 5, True, 0.6, 0.001, 0.2, 0.001, rows).sentence()
     assert "protecting every round at ε = 2 keeps 92 %" in said
-    assert "protecting every person at ε = 4 keeps 60 % of that gain (the most that any ε tried keeps)" in said
+    assert "protecting every person at ε = 4 keeps 60 % of that gain (± 1 %, the most that any ε tried keeps)" in said
     assert "a model that was fitted to the log" in said
     # with few seeds a larger budget may keep less, or nothing is kept at all
     rows = (row("round", 1.0, 0.3), row("round", 4.0, 1.6), row("person", 1.0, 1.2), row("person", 4.0, 1.6))
     said = PriceTable("w", 100, 1, True, 0.6, 0.001, 0.2, 0.001, rows).sentence()
-    assert "protecting every round at ε = 1 keeps 70 % of that gain (the most" in said
+    assert "protecting every round at ε = 1 keeps 70 % of that gain (± 1 %, the most" in said
     assert "protecting every person keeps nothing of that gain at any ε tried" in said
+
+
+def test_a_private_policy_that_gains_more_than_the_reference_puts_prices_in_doubt():
+    def said(price, error):
+        row = PriceRow("round", 1.0, 1e-5, "", 0.5, 0.0, 1.0, 0.0, price, error, False)
+        return PriceTable("w", 100, 5, False, 0.6, 0.001, 0.2, 0.001, (row,), reference="GLBOMD").sentence()
+
+    assert "gains 41 % more than GLBOMD, which has not learned all that there is" in said(-0.41, 0.2)
+    assert "has not learned" not in said(-0.41, 0.21)
+    assert "keeps all of that gain (± 21 %, the least" in said(-0.41, 0.21)
+
+
+@pytest.mark.parametrize(("law", "better"), [("ball", "GLBOMD"), ("fixed", "LinearThompson")])
+def test_of_policies_without_privacy_the_better_one_counts(law, better):
+    world = GLM(4, arms=10, arm_law=law)
+    table = price_of_privacy(world, [1.0], rounds=500, seeds=2, progress=False)
+    told = {"base_rate": 0.5, "reward_range": (0.0, 1.0)}
+    references = {
+        "not private": lambda rng: GLBOMD(4, "logistic", theta_bound=world.theta_bound, base_rate=0.5, rng=rng),
+        "not private, exploring": lambda rng: LinearThompson(4, **told, rng=rng),
+    }
+    played = simulate(references, world, rounds=500, seeds=2, progress=False).table()
+    best = min(played, key=lambda row: row["regret"])
+    assert (table.free, table.reference) == (best["reward"], better)
+    assert f"{better} (not private)" in str(table)
 
 
 def test_files_and_plots(table, tmp_path):
@@ -352,7 +378,7 @@ def test_an_interrupted_price_goes_on_with_what_was_kept(call, tmp_path, monkeyp
 def test_an_interrupted_price_says_what_is_kept(resume, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dpbandits.policies.OnePassPrivateGLM.select", interrupt)
-    with pytest.raises(KeyboardInterrupt, match=f"^2 of 3 runs are done, and {said}"):
+    with pytest.raises(KeyboardInterrupt, match=f"^3 of 4 runs are done, and {said}"):
         price_of_privacy(GLM(2), [1.0], rounds=50, seeds=1, resume=resume, progress=False)
 
 

@@ -224,8 +224,8 @@ def test_what_repeats_itself_is_written_a_few_times_with_a_count():
     clock = Clock(0.0)
     found = Repeated(most=3, seconds=60.0, clock=clock)
 
-    def said(line, text="no files left"):
-        record = logging.LogRecord("x", logging.ERROR, "a.py", line, text, (), None)
+    def said(line, text="no files left", level=logging.ERROR):
+        record = logging.LogRecord("x", level, "a.py", line, text, (), None)
         return found.filter(record) and record.getMessage()
 
     assert [bool(said(1)) for _ in range(1000)] == [True] * 3 + [False] * 997
@@ -233,6 +233,8 @@ def test_what_repeats_itself_is_written_a_few_times_with_a_count():
     clock.now = 61.0
     assert said(1) == "no files left (997 more like this were not written)"
     assert said(1) == "no files left"
+    # of heads of a ledger the last one counts, and a process that is killed tells nothing later
+    assert all(said(3, f"release {i}, head {i}", logging.INFO) for i in range(100))
 
 
 def test_logs_may_be_json_lines():
