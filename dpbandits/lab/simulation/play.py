@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ Task = tuple[str, int]
 Tick = Callable[[int], None]
 # a run and its policy's parameters
 Played = tuple[Run, dict[str, str]]
+# policies that have played in this process
+_USED: WeakSet[Policy] = WeakSet()
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,12 @@ class Game:
         try:
             environment, grid = self.environment, self.grid
             policy = self.policy(name, seed)
+            if policy in _USED:  # what it learned on other luck would count in this run
+                raise ValueError(
+                    f"policies[{name!r}] must make a new policy in every call, got one that has played: make it inside "
+                    "the function"
+                )
+            _USED.add(policy)
             known = parameters(policy)
             episode = environment.episode(generator(seed))
             reward = regret = seconds = 0.0
@@ -56,6 +65,7 @@ class Game:
             noted = np.empty((3, len(grid)))
             for i, end in enumerate(grid.tolist()):
                 for now in islice(episode, end - played):
+                    _check_round(now)
                     offered = _offered(policy, now)
                     started = perf_counter()
                     decision = policy.select(offered, person=now.person)
@@ -116,6 +126,16 @@ class Game:
         return ValueError(
             f"environment must have fixed arms for a policy that {what}, got {self.environment.name}, whose arms "
             "change: take OnePassPrivateGLM"
+        )
+
+
+def _check_round(now: Round) -> None:
+    arms = (len(now.arms),)
+    if np.shape(now.rewards) != arms or (now.means is not None and np.shape(now.means) != arms):
+        wrong = "rewards" if np.shape(now.rewards) != arms else "means"
+        raise ValueError(
+            f"{wrong} of a round must have shape {arms}, a number for each of its arms, got shape "
+            f"{np.shape(getattr(now, wrong))}"
         )
 
 

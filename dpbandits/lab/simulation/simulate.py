@@ -108,6 +108,8 @@ def simulate(
     (True, 2)
     """
     _check_policies(policies)
+    if isinstance(environment, type):
+        raise TypeError(f"environment must be an environment, got a class: make one by {environment.__name__}(…)")
     rounds = checked_rounds(rounds, environment)
     chosen = _checked_seeds(seeds)
     jobs = None if jobs is None else integer("jobs", jobs, at_least=1)

@@ -197,6 +197,32 @@ def test_a_horizon_that_is_too_short_is_an_error_not_a_cheap_run():
         quiet({"private": private}, GLM(3), rounds=301, seeds=1)
 
 
+def test_a_policy_plays_one_run_and_brings_nothing_along():
+    shared = First(1, rng=np.random.default_rng(0))
+    quiet({"one": lambda rng: shared}, Ladder(), seeds=1)
+    with pytest.raises(ValueError, match=r"policies\['one'\] must make a new policy in every call"):
+        quiet({"one": lambda rng: shared}, Ladder(), seeds=1)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "means", "message"),
+    [
+        ([0.0], None, r"rewards of a round must have shape \(2,\).* got shape \(1,\)"),
+        ([0.0, 1.0], [0.0, 1.0, 5.0], r"means of a round must have shape \(2,\).* got shape \(3,\)"),
+    ],
+)
+def test_a_round_has_a_reward_and_a_mean_for_every_arm(rewards, means, message):
+    class Wrong(Ladder):
+        def episode(self, rng):
+            while True:
+                yield Round(np.ones((2, 1)), np.array(rewards), None if means is None else np.array(means))
+
+    with pytest.raises(ValueError, match=message):
+        quiet({"first": lambda rng: First(1, rng=rng)}, Wrong(), seeds=1)
+    with pytest.raises(TypeError, match=r"got a class: make one by Wrong\(…\)"):
+        quiet({"first": lambda rng: First(1, rng=rng)}, Wrong, seeds=1)
+
+
 def test_an_environment_that_ends_early_is_an_error():
     environment = Ladder(10)
     short = Ladder(7)
