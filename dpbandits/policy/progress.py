@@ -92,7 +92,8 @@ class Progress:
         The signal over its noise, by arm or by direction of θ: about 1 where there is nothing but noise, and from 3 on
         it is hardly noise.
     theta_length, theta_bound : float or None
-        ‖θ‖ and S. A length near S means that S is too small, or the base rate far off.
+        ‖θ‖ and S. A length near S means that S is too small, or the base rate far off; but of a parameter for each arm,
+        where S is one standard deviation of each entry.
     predicted, seen : float or None
         The mean reward so far as the model says it, and by the released sums.
     cut : float or None
@@ -140,7 +141,7 @@ class Progress:
         if len(self.signal) > _SHOWN:
             cells.append([f"signal over noise, {len(self.signal) - _SHOWN} others", f"up to {self._rest():.1f}"])
         ends = None if self.reward_range is None else f"{self.reward_range[0]:.6g} to {self.reward_range[1]:.6g}"
-        bound = "" if self.theta_bound is None else f" (at most {self.theta_bound:.4g})"
+        bound = "" if self.theta_bound is None else f" (theta_bound={self.theta_bound:.4g})"
         numbers = {"predicted": self.predicted, "seen": self.seen, "cut": self.cut}
         cells += [
             ["range of rewards", self._or_why("reward_range", ends)],
@@ -245,10 +246,11 @@ def hopeless(policy: PrivatePolicy[Any]) -> bool:
 
 def warn(policy: PrivatePolicy[Any]) -> None:
     """Say that a run learns nothing, and what would help."""
+    rate = ", a base_rate that is known" if policy.stated_base_rate is None else ""
     warnings.warn(
-        f"nothing has been learned yet, and at this pace will not be by the horizon: after {policy.decisions:,} of "
-        f"{policy.horizon:,} rounds signals are {rms(policy.found().signal):.2g} times their noise, where 1 is noise "
-        "alone. A larger ε or a longer horizon would help, fewer features or arms, and above all a reward_range no "
-        "wider than rewards are, or reward_range='learned'; see policy.progress()",
+        f"{type(policy).__name__}: what it has learned cannot be told from noise yet, and at this pace will not be by the "
+        f"horizon: after {policy.decisions:,} of {policy.horizon:,} rounds signals are {rms(policy.found().signal):.2g} "
+        f"times their noise, where 1 is noise alone. A larger ε or a longer horizon would help{rate}, fewer features or "
+        "arms, and above all a reward_range no wider than rewards are, or reward_range='learned'; see policy.progress()",
         stacklevel=6,
     )

@@ -153,7 +153,7 @@ def warned(seed: int, scale: float, **more) -> int:
             decision = policy.select()
             policy.update(decision, scale * (rng.random() < (0.2, 0.5, 0.8)[decision.index]))
             last = t if record and not last else last
-    assert all("nothing has been learned yet" in str(one.message) for one in record)
+    assert all("cannot be told from noise yet" in str(one.message) for one in record)
     assert not record or 450 <= last < 1400  # during the run
     return len(record)
 
@@ -171,7 +171,7 @@ def test_policies_with_parameters_say_so_too():
     rng = seeded(1)
     arms = rng.standard_normal((1200, 4, 3))
     arms /= np.linalg.norm(arms, axis=2, keepdims=True) * (1 + 1e-12)
-    for how, words in ((1.0, None), (0.0, "nothing has been learned yet")):
+    for how, words in ((1.0, None), (0.0, "OnePassPrivateGLM: what it has learned cannot be told from noise yet")):
         policy = OnePassPrivateGLM(3, budget=Budget(2.0, 1e-5), horizon=1200, rng=rng)
         with warnings.catch_warnings(record=True) as record:
             warnings.simplefilter("always")

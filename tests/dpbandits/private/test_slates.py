@@ -396,7 +396,7 @@ def test_a_saved_run_goes_on_as_if_nothing_had_happened(tmp_path, examination):
 
 
 @pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore:nothing has been learned yet")
+@pytest.mark.filterwarnings("ignore:.*cannot be told from noise yet")
 def test_the_level_of_rare_clicks_is_learned():
     policy = SlatePrivateGLM(2, 3, budget=Budget(20.0, 1e-5), horizon=1200, rng=seeded())
     rng = seeded(5)
