@@ -31,6 +31,7 @@ _release = partial(typer.Option, rich_help_panel="A private release")
 def evaluate(
     file: Annotated[Path, typer.Argument(help="A .csv file with a header, or a .parquet file: one choice per row.")],
     reward: options.RewardColumn = "reward",
+    default_reward: options.DefaultReward = None,
     probability: Annotated[str, _log(help="Column of the probability with which the choice was made.")] = "probability",
     arm: Annotated[str, _log(help="Column that names what was chosen.")] = "arm",
     person: options.PersonColumn = None,
@@ -52,7 +53,9 @@ def evaluate(
     ] = None,
     delta: Annotated[float, _release(help="Their δ.")] = 0.0,
     max_contributions: Annotated[int | None, _release(help="With --person: how many rows of one are used.")] = None,
-    reward_range: Annotated[tuple[float, float], _release(help="Rewards outside are cut to it.")] = (0.0, 1.0),
+    reward_range: Annotated[
+        tuple[float, float], _release(help="Rewards outside are cut to it.", metavar="LOW HIGH")
+    ] = (0.0, 1.0),
     ledger: Annotated[
         str | None, _release(help="Record the cost in this ledger (a file or postgresql://…), which may refuse it.")
     ] = None,
@@ -82,7 +85,8 @@ def evaluate(
     if top < 0:
         raise ValueError(f"--top must be at least 0, got {top}")
     numbers = [*(feature or []), *(target or [])]
-    log = Log.read(file, reward=reward, probability=probability, arm=arm, person=person, features=numbers)
+    columns: dict[str, Any] = {"reward": reward, "probability": probability, "arm": arm, "person": person}
+    log = Log.read(file, **columns, features=numbers, default_reward=default_reward)
     valued = _valued(log, target or [], top)
     size, unit = f"{len(log.rewards):,} rows", "row" if person is None else "person"
     note = "Computed from the raw log: as confidential as the log. --epsilon releases it with noise."

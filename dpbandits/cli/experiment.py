@@ -19,7 +19,9 @@ experiment = typer.Typer(
 )
 
 _Alpha = Annotated[float, typer.Option(help="Level: the largest probability that a statement is ever wrong.")]
-_Range = Annotated[tuple[float, float], typer.Option(help="Smallest and largest possible value; public.")]
+_Range = Annotated[
+    tuple[float, float], typer.Option(help="Smallest and largest possible value; public.", metavar="LOW HIGH")
+]
 _Delta = Annotated[float, typer.Option(help="δ of the budget.")]
 _Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object: what to_dict of the plan, or of the results, holds.")

@@ -20,6 +20,7 @@ __all__ = [
     "Epsilon",
     "Jobs",
     "Out",
+    "DefaultReward",
     "PersonColumn",
     "PolicyNames",
     "Resume",
@@ -76,6 +77,9 @@ AsJson = Annotated[
     ),
 ]
 RewardColumn = Annotated[str, log_option(help="Column of the reward.")]
+DefaultReward = Annotated[
+    float | None, log_option(help="What a reward that never came (an empty cell) counts as; by default it is refused.")
+]
 PersonColumn = Annotated[str | None, log_option(help="Column that says whose row it is.")]
 
 

@@ -59,6 +59,7 @@ def price(
         int | None, typer.Option("--rounds", "-t", help="T; by default that of the log, or of the gallery.")
     ] = None,
     reward: options.RewardColumn = "reward",
+    default_reward: options.DefaultReward = None,
     probability: Annotated[
         str | None,
         _log(help="The log has one choice per row: column of the probability with which it was made."),
@@ -72,7 +73,9 @@ def price(
         list[str] | None,
         _log(help="A column that describes the arm or the visitor; the command finds out which. Repeat it."),
     ] = None,
-    reward_range: Annotated[tuple[float, float], _log(help="Smallest and largest possible reward.")] = (0.0, 1.0),
+    reward_range: Annotated[
+        tuple[float, float], _log(help="Smallest and largest possible reward.", metavar="LOW HIGH")
+    ] = (0.0, 1.0),
     feature_bound: Annotated[float, _log(help="Length to which a row of features may go.")] = 1.0,
     theta_bound: Annotated[float, _log(help="S, a bound on the norm of a good parameter.")] = 5.0,
     offered: Annotated[
@@ -128,6 +131,7 @@ def price(
         raise ValueError(f"SOURCE must be a .csv or .parquet file or one of {', '.join(GALLERY)}, got {source!r}")
     elif probability is not None:
         columns = {"reward": reward, "probability": probability, "arm": arm, "person": person}
+        columns["default_reward"] = default_reward
         environment = ChosenLog(Log.read(path, **columns, features=tuple(feature or ())), offered=offered, **bounds)
     elif not isinstance(late, float) and not feature:
         raise ValueError(f"--feature must name the features where --delay names a column, got --delay {delay} alone")

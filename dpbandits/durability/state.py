@@ -29,6 +29,7 @@ __all__ = [
     "config_of",
     "constructor_arguments",
     "kind_name",
+    "keywords",
     "known_kind",
     "load",
     "numbers",
@@ -80,18 +81,22 @@ def constructor_arguments(policy: type) -> tuple[str, ...]:
         if "__init__" not in vars(kind):
             continue
         found = signature(vars(kind)["__init__"]).parameters.values()
-        names += [p.name for p in found if p.kind is not Parameter.VAR_KEYWORD]
+        names += [p.name for p in found if p.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)]
         if all(p.kind is not Parameter.VAR_KEYWORD for p in found):
             break  # further arguments are not passed on
     return tuple(dict.fromkeys(names))
 
 
+def keywords(policy: type[Policy]) -> list[str]:
+    """What may be told to a constructor by name."""
+    return [name for name in constructor_arguments(policy) if name not in ("self", "rewards", *policy.passed_on)]
+
+
 def config_of(policy: Policy) -> dict[str, Any]:
     """The constructor's arguments as plain values, read from the attributes of the same names (or ``kept_as``)."""
-    skipped = ("self", "rewards", *policy.passed_on, *_OF_THE_LOADER)
     # a class says by ``kept_as`` what is new in it
     kept_as = {name: one for kind in type(policy).__mro__[::-1] for name, one in vars(kind).get("kept_as", {}).items()}
-    names = {name: kept_as.get(name, name) for name in constructor_arguments(type(policy)) if name not in skipped}
+    names = {name: kept_as.get(name, name) for name in keywords(type(policy)) if name not in _OF_THE_LOADER}
     return {name: _plain(getattr(policy, attribute)) for name, attribute in names.items()}
 
 

@@ -22,7 +22,7 @@ from accounting import epsilon as price_of
 from accounting.checks import choice, fraction, ledger_or_none
 from dpbandits.experiment.results import ExperimentResults
 from dpbandits.experiment.setting import Setting
-from dpbandits.policy.checks import checked_budget, real_array
+from dpbandits.policy.checks import checked_budget, checked_range, real_array
 from dpkit import randomness
 from dpkit.mechanisms._checked import charged
 from dpkit.moments.trial_batches import STEPS, TrialBatches
@@ -108,8 +108,10 @@ def analyse(
     checked_budget(budget, pure=True)
     if budget.adjacency != "replace":
         raise ValueError(f"budget must be of adjacency 'replace' for a split that is public, got {budget.adjacency!r}")
-    low, high = map(float, metric_range)
+    low, high = checked_range(metric_range, "metric_range")
     absent = low if missing is None else float(missing)
+    if not low <= absent <= high:
+        raise ValueError(f"missing must lie in metric_range, [{low:g}, {high:g}], got missing={missing!r}")
     names, chosen = np.unique(np.asarray(arms, dtype=str), return_inverse=True)
     if len(names) < 2:
         raise ValueError(f"arms must be at least two, got {names.tolist()}")
@@ -132,8 +134,8 @@ def analyse(
     outside = (found < low) | (found > high)
     if outside.any() and not clip:
         raise ValueError(
-            f"values must lie in metric_range, [{low:g}, {high:g}], got {found[outside][0]:g}: state the range that "
-            "they can have, or clip them to it"
+            f"metric_range must hold all values, got a value of {found[outside][0]:g} for [{low:g}, {high:g}]: state "
+            "the range that they can have, or clip them to it"
         )
     level, counts = fraction("alpha", alpha), np.bincount(chosen)
     whole = np.clip(np.where(np.isnan(found), absent, found), low, high)[:, None]

@@ -19,6 +19,7 @@ Cost per decision: O(K); per release some milliseconds (e-values of pairs of arm
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -82,6 +83,7 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
     trust: ClassVar[Literal["joint"]] = "joint"
     offer = NOTHING
     takes_pure = True
+    warned = False
     notes = 1
     choices_read = ("mean", "width", "shares")
     passed_on = ("dim",)
@@ -272,14 +274,29 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         if reward is not None:
             self.checked_reward(reward)
         with self.lock:
-            if not self._late(self.waiting.key(decision)):
+            if self._late(self.waiting.key(decision)):
+                self._passed_over(reward)
+            else:
                 super().update(decision, reward)
 
     def check_told(self, key: int, reward: Any) -> None:
         if not self._late(key):
             super().check_told(key, reward)
-        elif reward is not None:
-            self.checked_reward(reward)
+        else:
+            if reward is not None:
+                self.checked_reward(reward)
+            self._passed_over(reward)
+
+    def _passed_over(self, reward: Any) -> None:
+        """Say once that a value came too late, to whoever tells it."""
+        if reward is not None and not self.warned and not self.public.stopped:
+            self.warned = True
+            warnings.warn(
+                "a value came after the batch of its decision was released, and does not count: as if it had never "
+                "come. If many are so late, means are wrong: give them time by wait=, the number of further decisions "
+                f"for which a batch waits (here {self.wait})",
+                stacklevel=4,
+            )
 
     def _late(self, key: int) -> bool:
         """Whether a decision is of a batch that is closed, or may be: its value counts for nothing any more."""

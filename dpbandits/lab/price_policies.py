@@ -84,13 +84,11 @@ def free(environment: Any, model: Mapping[str, Any]) -> dict[str, Made]:
     if without_features(environment):
         return {FREE: Made(_class("ThompsonArms"), (environment.n_arms,), told)}
     told["base_rate"] = model["base_rate"]
-    shape, kind = (environment.dim,), "LinearThompson"
     if _parameter_per_arm(environment):
-        shape, kind = (environment.context_dim, environment.n_arms), "DisjointThompson"
-    return {
-        FREE: Made(_class("GLBOMD"), (environment.dim,), model),
-        f"{FREE}, exploring": Made(_class(kind), shape, told),
-    }
+        exploring = Made(_class("DisjointThompson"), (environment.context_dim, environment.n_arms), told)
+    else:
+        exploring = Made(_class("LinearThompson"), (environment.dim,), told)
+    return {FREE: Made(_class("GLBOMD"), (environment.dim,), model), f"{FREE}, exploring": exploring}
 
 
 def _parameter_per_arm(environment: Any) -> bool:

@@ -67,12 +67,12 @@ class Table:
                     way = ": the columns of a .csv file are parted by commas; write it anew, or as Parquet"
                 raise ValueError(f"{self.name}: there must be a column {column!r}, got {self.listed}{way}")
 
-    def check(self, column: str, rows: NDArray[np.int64], why: str) -> None:
-        """Remember the first of the bad ``rows``."""
+    def check(self, column: str, rows: NDArray[np.int64], why: str, way: str = "") -> None:
+        """Remember the first of the bad ``rows``; ``way`` is what helps where the value is missing."""
         if not len(rows) or (self._complaint is not None and self._complaint[0] <= rows[0]):
             return
         value = self._frame[column].iloc[rows[0]]
-        what = "the value is missing" if self._pandas.isna(value) or value == "" else f"{str(value)!r} {why}"
+        what = f"the value is missing{way}" if self._pandas.isna(value) or value == "" else f"{str(value)!r} {why}"
         place = f"{self.name}, row {rows[0] + self._first_row}, column {column!r}"
         self._complaint = (int(rows[0]), f"{place}: {what}")
 
@@ -81,7 +81,7 @@ class Table:
         if self._complaint is not None:
             raise ValueError(self._complaint[1])
 
-    def numbers(self, columns: Sequence[str], *, default: float | None = None) -> Array:
+    def numbers(self, columns: Sequence[str], *, default: float | None = None, way: str = "") -> Array:
         """Values of shape (rows, columns), which must be finite; ``default`` stands for one that is missing."""
         X = np.empty((len(self._frame), len(columns)))
         for j, column in enumerate(columns):
@@ -91,7 +91,7 @@ class Table:
             X[:, j] = self._pandas.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
             if default is not None:
                 X[(values.isna() | (values == "")).to_numpy(dtype=bool), j] = default
-            self.check(column, np.flatnonzero(~np.isfinite(X[:, j])), "is not a finite number")
+            self.check(column, np.flatnonzero(~np.isfinite(X[:, j])), "is not a finite number", way)
         return X
 
     def codes(self, column: str) -> tuple[NDArray[np.int64], list[str]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from dpkit.models.links import Link
 __all__ = [
     "checked_base_rate",
     "checked_budget",
+    "checked_range",
     "checked_reward",
     "checked_rounds",
     "checked_row",
     "finite_rewards",
     "real_array",
     "real_number",
+    "refuse_unknown",
     "unit_picks",
     "unit_row",
     "unit_rows",
@@ -148,6 +151,25 @@ def unit_picks(rows: Array) -> Array:
         rows = np.stack([unit_row(row) for row in rows])
     rows.setflags(write=False)
     return rows
+
+
+def checked_range(ends: Any, name: str = "reward_range") -> tuple[float, float]:
+    """The two ends of a range, as floats."""
+    try:
+        low, high = map(float, ends)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be two numbers, (low, high), got {name}={ends!r}") from None
+    if not low < high:
+        raise ValueError(f"{name} must be increasing, got {name}={ends!r}")
+    return low, high
+
+
+def refuse_unknown(kind: type, known: Iterable[str], name: str) -> None:
+    """Raise for a keyword that a class does not know, with the one that was meant, or with all."""
+    names = list(known)
+    close = get_close_matches(name, names, 1)
+    way = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(names)}"
+    raise TypeError(f"{kind.__name__} takes no argument {name!r}: {way}")
 
 
 def checked_base_rate(base_rate: float | None, link: Link, low: float, high: float) -> float:

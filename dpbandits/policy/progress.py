@@ -248,9 +248,10 @@ def warn(policy: PrivatePolicy[Any]) -> None:
     """Say that a run learns nothing, and what would help."""
     rate = ", a base_rate that is known" if policy.stated_base_rate is None else ""
     warnings.warn(
-        f"{type(policy).__name__}: what it has learned cannot be told from noise yet, and at this pace will not be by the "
-        f"horizon: after {policy.decisions:,} of {policy.horizon:,} rounds signals are {rms(policy.found().signal):.2g} "
-        f"times their noise, where 1 is noise alone. A larger ε or a longer horizon would help{rate}, fewer features or "
-        "arms, and above all a reward_range no wider than rewards are, or reward_range='learned'; see policy.progress()",
+        f"{type(policy).__name__}: what it has learned cannot be told from noise yet, and at this pace will not be by "
+        f"the horizon: after {policy.decisions:,} of {policy.horizon:,} rounds signals are "
+        f"{rms(policy.found().signal):.2g} times their noise, where 1 is noise alone. A larger ε or a longer horizon "
+        f"would help{rate}, fewer features or arms, and above all a reward_range no wider than rewards are, or "
+        "reward_range='learned'; see policy.progress()",
         stacklevel=6,
     )

@@ -28,7 +28,7 @@ from dpbandits.durability.decision_log import DecisionLog, log_of
 from dpbandits.durability.pending import Pending
 from dpbandits.policy import logs
 from dpbandits.policy.catalogue import Catalogue
-from dpbandits.policy.checks import checked_base_rate, checked_reward, checked_row
+from dpbandits.policy.checks import checked_base_rate, checked_range, checked_reward, checked_row, refuse_unknown
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision, PrivacyReport
 from dpbandits.policy.elsewhere import made_elsewhere
@@ -147,12 +147,12 @@ class Policy(ManyRounds, ABC):
         expire_after: int | None = None,
         decision_log: str | Path | DecisionLog | None = None,
         rng: np.random.Generator | None = None,
+        **unknown: object,
     ) -> None:
+        for name in unknown:
+            refuse_unknown(type(self), state.keywords(type(self)), name)
         self.dim = self.arm_size = integer("dim", dim, at_least=1)  # the latter is kept of a choice
-        low, high = map(float, rewards if reward_range is None else reward_range)
-        if not low < high:
-            raise ValueError(f"reward_range must be increasing, got reward_range={reward_range!r}")
-        self.reward_range = (low, high)
+        low, high = self.reward_range = checked_range(rewards if reward_range is None else reward_range)
         self.stated_base_rate, self.base_rate = base_rate, checked_base_rate(base_rate, self.link, low, high)
         self.link = self.link.at(self.base_rate)
         self.on_violation = choice("on_violation", on_violation, "raise", "clip")

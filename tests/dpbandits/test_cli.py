@@ -302,6 +302,7 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("evaluate", "bad.csv", "--top", -1), "--top must be at least 0, got -1"),
         (("evaluate", "bad.csv"), "there must be a column 'probability' (named by --probability), got round, reward"),
         (("evaluate", "bad.csv", "--reward", "when"), "there must be a column 'when' (named by --reward)"),
+        (("evaluate", "gap.csv"), "the value is missing: --default-reward must say what a reward that never came"),
         (("price", "people", "--epsilons", 0), "--epsilons must be positive and finite, got --epsilons 0.0"),
         (("price", "bad.csv", "--delay", "late", "--feature", "price"), "a column 'late' (named by --delay)"),
         (("run", "--unit", "person"), "--world must be one with persons for --unit person, people, regulars, films"),
@@ -316,6 +317,7 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
 )
 def test_wrong_values_end_with_one_line(call, tmp_path, arguments, message):
     (tmp_path / "bad.csv").write_text("round,reward,price\n1,0,0.3\n1,1,\n")
+    (tmp_path / "gap.csv").write_text("arm,reward,probability\na,,0.5\n")
     result = call(*arguments)
     assert result.exit_code == 2
     assert message in result.output

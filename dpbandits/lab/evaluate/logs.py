@@ -165,7 +165,9 @@ class Log:
         table.require([reward, probability, arm, *further])
         chosen, names = table.codes(arm)
         persons = None if person is None else table.persons(person)
-        numbers = np.hstack([table.numbers([reward], default=default_reward), table.numbers([probability, *features])])
+        way = ": default_reward must say what a reward that never came counts as"
+        rewards = table.numbers([reward], default=default_reward, way=way)
+        numbers = np.hstack([rewards, table.numbers([probability, *features])])
         indices = table.numbers([index])[:, 0] if offered else None
         outside = np.flatnonzero(~((numbers[:, 1] > 0) & (numbers[:, 1] <= 1)))
         table.check(probability, outside, "must be in (0, 1]: what was chosen had some probability")

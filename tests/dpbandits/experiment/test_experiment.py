@@ -3,6 +3,7 @@
 import gc
 import json
 import math
+import warnings
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
@@ -113,8 +114,14 @@ def test_a_value_counts_in_the_batch_of_its_decision_or_not_at_all():
         first = [test.assign() for _ in range(2 * int(test.policy.sums.ends[0]))]
         for _ in range(38):
             test.assign()
-        for decision in first:
-            test.record(decision, 1.0)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for decision in first:
+                test.record(decision, 1.0)
+        # whoever tells them is told so once: means of what came in time alone may be wrong
+        assert [str(one.message).partition(", and")[0] for one in said] == (
+            [] if wait else ["a value came after the batch of its decision was released"]
+        )
         if wait:
             with pytest.raises(ValueError, match="decision must be one whose reward is still open"):
                 test.record(first[0], 1.0)
@@ -339,7 +346,8 @@ def test_nobody_waits_after_a_load_for_what_counts_for_nothing(tmp_path):
     gc.collect()
     again = Experiment.load(tmp_path / "state", ledger=ledger)
     assert list(again.policy.waiting) == waiting
-    again.record(first, 1.0)
+    with pytest.warns(UserWarning, match="a value came after the batch"):
+        again.record(first, 1.0)
     assert list(again.policy.waiting) == waiting
 
 
@@ -465,9 +473,11 @@ def test_of_a_person_the_first_row_counts_and_two_arms_are_refused():
         ({"persons": ["p", "p", "p", "r"]}, "a person must be in one arm, got one whose rows 1 and 2"),
         ({"persons": ["p"]}, "persons must be one for each of 4 values"),
         ({}, "persons must be given where the budget's unit is a person"),
-        ({"persons": list("pqrs"), "metric_range": (0.0, 0.5)}, "values must lie in metric_range"),
+        ({"persons": list("pqrs"), "metric_range": (0.0, 0.5)}, "metric_range must hold all values"),
+        ({"persons": list("pqrs"), "missing": 3.0}, "missing must lie in metric_range, .*got missing=3.0"),
+        ({"persons": list("pqrs"), "metric_range": 1.0}, "metric_range must be two numbers"),
     ]:
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((ValueError, TypeError), match=message):
             analyse(values, arms, budget=PERSON, **more)
     for arguments, message in [((values, ["a"]), "arms must have one name"), ((values, list("aaaa")), "at least two")]:
         with pytest.raises(ValueError, match=message):

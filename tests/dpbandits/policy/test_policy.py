@@ -456,12 +456,15 @@ def test_a_budget_of_zero_is_refused():
         ({"clip": 0.0}, "clip must be positive"),
         ({"link": "poisson"}, "reward_range must be finite for a private policy"),
         ({"reward_range": (1, 0)}, "reward_range must be increasing"),
+        ({"reward_range": 1}, r"reward_range must be two numbers, \(low, high\), got reward_range=1"),
+        ({"baserate": 0.1}, "OnePassPrivateGLM takes no argument 'baserate': did you mean 'base_rate'?"),
+        ({"zzz": 0.1}, "OnePassPrivateGLM takes no argument 'zzz': it takes dim, link, budget, horizon, "),
         ({"release": "never"}, "release must be 'scheduled' or 'every_round'"),
         ({"on_violation": "ignore"}, "on_violation must be 'raise' or 'clip'"),
     ],
 )
 def test_bad_parameters_spend_nothing(parameters, message):
     ledger = Ledger(BUDGET)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         OnePassPrivateGLM(**({"dim": 3, "budget": BUDGET, "horizon": 10, "ledger": ledger} | parameters))
     assert ledger.rows() == []
