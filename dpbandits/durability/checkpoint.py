@@ -51,7 +51,7 @@ class Checkpoint:
         """Several things are about to be done; all are written in one piece, or none is."""
         if self.journal is not None and entries:
             self.journal.add(*entries)
-            if not self._many and any(isinstance(entry, tuple) for entry in entries):
+            if not self._many and tuple in {*map(type, entries)}:
                 self.journal.sync()
 
     @contextmanager

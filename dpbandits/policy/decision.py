@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, overload
@@ -114,14 +114,13 @@ class Stretch:
     indices: Index
     arms: Array | Sequence[Array]
     laws: Laws
-    names: list[str] | None
+    names: Mapping[int, str]
     release: int
 
     def decision(self, i: int, run: str) -> Decision:
         """The i-th of them."""
-        name = "" if self.names is None else self.names[i]
         index, arm = int(self.indices[i]), self.arms[i]
-        return Decision(self.ids[i], index, arm, _NO_SCORES, run, self.laws.of(i), name)
+        return Decision(self.ids[i], index, arm, _NO_SCORES, run, self.laws.of(i), self.names[index])
 
 
 class Decisions(Sequence[Decision]):
@@ -157,7 +156,8 @@ class Decisions(Sequence[Decision]):
         """Of decisions that were made one by one."""
         indices = np.array([one.index for one in made], np.int64)
         laws = Each([one.scores if one.law is None else one.law for one in made])
-        ids, arms, names = ([getattr(one, name) for one in made] for name in ("id", "arm", "name"))
+        ids, arms = [one.id for one in made], [one.arm for one in made]
+        names = {one.index: one.name for one in made}
         return cls([Stretch(ids, indices, arms, laws, names, 0)] if made else [], run)
 
     def __len__(self) -> int:

@@ -352,7 +352,7 @@ def _stretch(policy: Policy, rounds: Rounds, who: list[int] | None) -> Stretch:
         made = [*map(Pending, arms, indices, ids, notes, repeat(NOBODY) if who is None else who)]
     else:
         made = [*map(Pending, arms, indices, ids)]
-    names = [policy.name_of(index) for index in indices] if policy.name_of(indices[0]) else None
+    names = {index: policy.name_of(index) for index in {*indices}}
     policy.admit_many(made)
     return Stretch(ids, picks, arms, laws, names, release)
 

@@ -244,7 +244,7 @@ class PrivateArms(PrivatePolicy[Estimate]):
         self.sums.turns.decided(pending.round, pending.index if len(pending.arm) else None)
 
     def decided_many(self, made: Sequence[Pending]) -> None:
-        if type(self).decided is not PrivateArms.decided or not all(len(pending.arm) for pending in made):
+        if type(self).decided is not PrivateArms.decided or not all(map(len, [pending.arm for pending in made])):
             super().decided_many(made)
         elif made:
             self.sums.turns.decided_many(made[0].round, np.array([pending.index for pending in made]))

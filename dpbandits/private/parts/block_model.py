@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from accounting.arrays import Array
 from dpbandits.policy.choices import gap_shares
-from dpkit.geometry import smat, svec
+from dpkit.geometry import smat
+from dpkit.geometry.half_vector import svec_of_rows
 from dpkit.models.links import Link, get_link
 from dpkit.moments.blocks import features
 
@@ -123,8 +124,7 @@ class Play:
             return np.asarray(gap_shares(means, self.rate) / rng.standard_exponential(absent.shape))
         found = rng.standard_normal(absent.shape)
         if math.isfinite(self.width):
-            X = svec(x[:, :, None] * x[:, None, :])
-            found *= self.width * np.sqrt(np.maximum(X @ self.covariance.T, 0.0))
+            found *= self.width * np.sqrt(np.maximum(svec_of_rows(x) @ self.covariance.T, 0.0))
             found += x @ self.theta.T
         found[absent] = -np.inf
         return found
@@ -159,7 +159,7 @@ def replay(
     order = np.argsort(chosen, kind="stable")
     arms, starts = np.unique(chosen[order], return_index=True)
     found = np.zeros((len(born), x.shape[1] * (x.shape[1] + 1) // 2))
-    found[arms] = np.add.reduceat(svec(x[order, :, None] * x[order, None, :]), starts, axis=0) / len(z)
+    found[arms] = np.add.reduceat(svec_of_rows(x[order]), starts, axis=0) / len(z)
     return found
 
 

@@ -19,6 +19,7 @@ from dpbandits.policy.progress import Found, along, rms
 from dpbandits.private.parts.block_fits import Collected, posteriors, prior_variance
 from dpbandits.private.parts.block_model import Play, contexts, corrected, proportional, replay
 from dpkit.geometry import smat, svec
+from dpkit.geometry.half_vector import svec_of_rows
 from dpkit.models.links import Link
 from dpkit.models.prior import Prior
 from dpkit.moments.blocks import Released, features
@@ -134,7 +135,7 @@ class Draws:
         squares = np.empty_like(u)
         for start in range(0, len(x), _CONTEXTS):
             some = x[start : start + _CONTEXTS]
-            squares[start : start + _CONTEXTS] = svec(some[:, :, None] * some[:, None, :]) @ known.covariance.T
+            squares[start : start + _CONTEXTS] = svec_of_rows(some) @ known.covariance.T
         return Noised(np.where(standing, u, -np.inf), self.width(since) * np.sqrt(np.maximum(squares, 0.0)))
 
     def width(self, since: int) -> float:

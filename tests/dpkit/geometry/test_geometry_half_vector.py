@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpkit.geometry import smat, svec
+from dpkit.geometry.half_vector import svec_of_rows
 
 matrices = st.integers(1, 8).flatmap(
     lambda d: arrays(np.float64, (d, d), elements=st.floats(-1e6, 1e6, allow_subnormal=False))
@@ -40,6 +41,12 @@ def test_leading_axes_are_a_batch(leading, d):
     for index in np.ndindex(*leading):
         np.testing.assert_array_equal(half[index], svec(M[index]))
     np.testing.assert_allclose(smat(half), M, rtol=1e-14)
+
+
+@given(st.integers(0, 4), st.integers(1, 6))
+def test_of_rows_it_is_that_of_their_squares_to_the_last_digit(n, d):
+    X = np.random.default_rng(0).normal(size=(n, d))
+    np.testing.assert_array_equal(svec_of_rows(X), svec(X[:, :, None] * X[:, None, :]))
 
 
 def test_matrices_come_back_exactly_symmetric_and_the_argument_is_left_alone():
