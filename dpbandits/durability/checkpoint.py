@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpbandits.durability.journal import Entry, Journal
-from dpbandits.durability.pending import Pending
+from dpbandits.durability.pending import Pending, Together
 from dpkit.states import Run, files
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ class Checkpoint:
     def add_all(self, entries: Sequence[Entry]) -> None:
         """Several things are about to be done; all are written in one piece, or none is."""
         if self.journal is not None and entries:
-            self.journal.add(*entries)
-            if not self._many and tuple in {*map(type, entries)}:
+            self.journal.add(entries)
+            rewards = not isinstance(entries, Together) and any(isinstance(entry, tuple) for entry in entries)
+            if rewards and not self._many:
                 self.journal.sync()
 
     @contextmanager

@@ -38,9 +38,10 @@ from typing import Any
 
 import numpy as np
 
-from dpbandits.durability.pending import Pending
+from dpbandits.durability.pending import Pending, Together
 from dpkit.states import files
 from dpkit.states.entries import short
+from dpkit.states.registry import NOBODY
 
 __all__ = ["Entry", "Journal"]
 
@@ -106,7 +107,7 @@ class Journal:
         """What a checkpoint keeps: that it has seen all of this journal."""
         return {"name": self._name, "bytes": self._file.seek(0, os.SEEK_END)}
 
-    def add(self, *entries: Entry) -> None:
+    def add(self, entries: Sequence[Entry]) -> None:
         """Write down entries in one piece; on disk when :meth:`sync` was called."""
         self._append([*_texts(entries)])
         self.records += len(entries)
@@ -168,10 +169,12 @@ class Journal:
 
 def _texts(entries: Iterable[Entry]) -> Iterator[str]:
     """The records of entries: where many of one kind follow one another, some of them are one record."""
-    for kind, alike in groupby(entries, _kind):
-        some = list(alike)
+    groups: Iterable[Sequence[Entry]] = (list(alike) for _, alike in groupby(entries, _kind))
+    if isinstance(entries, Together) and isinstance(entries.arms, np.ndarray):
+        groups = [entries]
+    for some in groups:
         for part in (some[start : start + _MOST] for start in range(0, len(some), _MOST)):
-            yield _text(part[0]) if len(part) == 1 or kind < -1 else _text_of_many(part)
+            yield _text(part[0]) if len(part) == 1 or isinstance(part[0], str) else _text_of_many(part)
 
 
 def _kind(entry: Entry) -> int:
@@ -198,10 +201,12 @@ def _text_of_many(entries: Sequence[Any]) -> str:
     if not isinstance(entries[0], Pending):
         told = [one if isinstance(one, tuple) else (one, None) for one in entries]
         return _encode(["R", *zip(*told, strict=True)])
-    arms = np.concatenate([one.arm for one in entries]).astype("<f8", copy=False).tobytes().hex()
-    rounds, indices = _encode([int(one.round) for one in entries]), _encode([int(one.index) for one in entries])
-    notes = _encode([[*map(int, one.note)] if one.note else [] for one in entries])
-    return f'["D",{rounds},{indices},"{arms}",{notes},{_encode([int(one.person) for one in entries])}]'
+    made = entries if isinstance(entries, Together) else Together.gathered(entries)
+    arms = made.rows().astype("<f8", copy=False).tobytes().hex()
+    rounds, indices = _encode([*map(int, made.rounds)]), _encode([*map(int, made.indices)])
+    notes = _encode([[*map(int, note)] for note in made.notes] or len(made) * [[]])
+    persons = _encode([*map(int, made.persons)] or len(made) * [NOBODY])
+    return f'["D",{rounds},{indices},"{arms}",{notes},{persons}]'
 
 
 def _record(line: bytes) -> list[Any] | None:

@@ -171,7 +171,7 @@ class _Nothing:
         return None
 
     def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
-        return len(picks) * [_NONE]
+        return np.broadcast_to(_NONE, (len(picks), 1))
 
     def length(self, arms: Array) -> Array:
         return np.asarray(np.abs(arms).max(axis=-1))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dpbandits.durability.pending import Pending
+from dpbandits.durability.pending import Pending, Together
 from dpbandits.policy.decision import Decision
 from dpkit.states.entries import taken
 
 __all__ = ["OpenDecisions"]
 
 
-class OpenDecisions(dict[int, Pending]):
+class OpenDecisions(MutableMapping[int, Pending]):
     """The open decisions of one run by their ids, the oldest first. It knows nothing of learning.
 
     Attributes
@@ -26,8 +26,61 @@ class OpenDecisions(dict[int, Pending]):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.run = secrets.token_hex(16)
+        # by id, or what it was made together with
+        self._made: dict[int, Pending | Together] = {}
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._made)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._made
+
+    def __getitem__(self, key: int) -> Pending:
+        found = self._made[key]
+        return found if isinstance(found, Pending) else found.of(key)
+
+    def __setitem__(self, key: int, pending: Pending) -> None:
+        self._made[key] = pending
+
+    def __delitem__(self, key: int) -> None:
+        del self._made[key]
+
+    def clear(self) -> None:
+        self._made.clear()
+
+    def admit(self, made: Together) -> None:
+        """Wait for the rewards of decisions that were made together."""
+        self._made.update(dict.fromkeys(made.rounds, made))
+
+    def those(self, keys: list[int]) -> Together:
+        """Decisions by their ids.
+
+        Raises
+        ------
+        ValueError
+            Naming the first whose reward is not open.
+        """
+        found: list[Any] = [*map(self._made.get, keys)]
+        if None in found:
+            number, why = found.index(None), "decision must be one whose reward is still open"
+            raise ValueError(f"decisions[{number}]: {why}, got decision id {keys[number]!r}")
+        first = found[0] if found else None
+        if isinstance(first, Together) and found.count(first) == len(found):
+            at = keys[0] - first.rounds[0]
+            part = first[at : at + len(keys)]
+            if [*part.rounds] == keys:
+                return part
+        made = zip(found, keys, strict=True)
+        return Together.gathered([one.of(key) if isinstance(one, Together) else one for one, key in made])
+
+    def close(self, keys: Sequence[int]) -> None:
+        """Wait for these no longer."""
+        for key in keys:
+            del self._made[key]
 
     def key(self, decision: Decision | int) -> int:
         """The id of a decision, which is given itself or by its id.

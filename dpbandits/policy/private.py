@@ -44,7 +44,7 @@ from accounting.arrays import Array
 from accounting.checks import integer, ledger_or_none
 from dpbandits.durability import state
 from dpbandits.durability.checkpoint import Checkpoint, replay
-from dpbandits.durability.pending import Pending
+from dpbandits.durability.pending import Pending, Together
 from dpbandits.policy import progress, released, together
 from dpbandits.policy.checks import checked_budget, checked_reward, checked_rounds, finite_rewards
 from dpbandits.policy.choices import Law
@@ -301,7 +301,7 @@ class PrivatePolicy(Policy, Generic[Public]):
     def learn(self, pending: Pending, reward: float) -> None:
         self.sums.add(*self.record(pending, reward, self.public))
 
-    def learn_many(self, made: Sequence[Pending], rewards: Sequence[float]) -> None:
+    def learn_many(self, made: Together, rewards: Sequence[float]) -> None:
         """As ``learn`` does one after the other: at once, if records and sums can."""
         if "learn" not in self.own and hasattr(self.record, "many") and hasattr(self.sums, "add_many"):
             self.sums.add_many(*self.record.many(made, np.array(rewards), self.public))
@@ -495,7 +495,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         elif not self.scale.first(pending):
             super().counted(self.scale.later(pending))
 
-    def admit_many(self, made: list[Pending]) -> None:
+    def admit_many(self, made: Together) -> None:
         together.admit(self, made)
 
     def checked_reward(self, reward: float) -> float:
@@ -511,7 +511,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.teach(pending, reward)
         self.run.end()
 
-    def take_in_many(self, keys: Sequence[int], made: Sequence[Pending], rewards: Sequence[float | None]) -> None:
+    def take_in_many(self, keys: Sequence[int], made: Together, rewards: Sequence[float | None]) -> None:
         together.take_in(self, keys, made, rewards)
 
     def together(self) -> AbstractContextManager[None]:

@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
 from accounting.checks import integer
-from dpbandits.durability.pending import Pending
+from dpbandits.durability.pending import Pending, Together
 from dpbandits.policy.checks import real_array
 from dpbandits.policy.decision import Decision, Decisions, Stretch
 from dpbandits.policy.many import Each, Index, Laws, Rounds, by_rows, together
 from dpkit.states.entries import short
-from dpkit.states.registry import NOBODY, kind_of
+from dpkit.states.registry import kind_of
 
 if TYPE_CHECKING:
     from dpbandits.policy.protocol import Policy
@@ -143,7 +143,7 @@ class ManyRounds:
         policy = cast("Policy", self)
         return None if "checked_arms" in self.own else policy.offer.checked_many(arms, policy.dim)
 
-    def admit_many(self, made: list[Pending]) -> None:
+    def admit_many(self, made: Together) -> None:
         """Count decisions that were made together, and wait for their rewards; written down first, if at all."""
         policy = cast("Policy", self)
         for pending in made:
@@ -153,7 +153,7 @@ class ManyRounds:
         """What ``note`` says of every one of many choices."""
         return map(cast("Policy", self).note, arms, indices)
 
-    def decided_many(self, made: Sequence[Pending]) -> None:
+    def decided_many(self, made: Together) -> None:
         """As ``decided`` does one after the other."""
         for pending in made:
             cast("Policy", self).decided(pending)
@@ -166,7 +166,7 @@ class ManyRounds:
         if reward is not None:
             policy.reward_of(pending, reward)
 
-    def take_in_many(self, keys: Sequence[int], made: Sequence[Pending], rewards: Sequence[float | None]) -> None:
+    def take_in_many(self, keys: Sequence[int], made: Together, rewards: Sequence[float | None]) -> None:
         """Close decisions and learn, in this order; where there is no reward, close."""
         policy = cast("Policy", self)
         for key, pending, reward in zip(keys, made, rewards, strict=True):
@@ -265,10 +265,7 @@ def _update(policy: Policy, decisions: Sequence[Decision | int], rewards: Any) -
         return
     with policy.lock:
         policy.check_open()
-        made: list[Any] = [*map(waiting.get, keys)]
-        if None in made:
-            number, why = made.index(None), "decision must be one whose reward is still open"
-            raise ValueError(f"decisions[{number}]: {why}, got decision id {keys[number]!r}")
+        made = waiting.those(keys)
         told = _told(policy, made, values)
         policy.take_in_many(keys, made, told)
         if policy.decision_log is not None:
@@ -347,11 +344,8 @@ def _stretch(policy: Policy, rounds: Rounds, who: list[int] | None) -> Stretch:
     indices = picks.tolist()
     arms = _chosen(policy, rounds, picks)
     ids = range(first, first + len(indices))
-    if policy.notes or who is not None:
-        notes: Iterable[tuple[int, ...]] = policy.note_many(arms, indices) if policy.notes else repeat(())
-        made = [*map(Pending, arms, indices, ids, notes, repeat(NOBODY) if who is None else who)]
-    else:
-        made = [*map(Pending, arms, indices, ids)]
+    notes = [*policy.note_many(arms, indices)] if policy.notes else ()
+    made = Together(arms, indices, ids, notes, () if who is None else who)
     names = {index: policy.name_of(index) for index in {*indices}}
     policy.admit_many(made)
     return Stretch(ids, picks, arms, laws, names, release)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpbandits.durability.pending import Pending
+from dpbandits.durability.pending import Together
 
 if TYPE_CHECKING:
     from dpbandits.policy.private import PrivatePolicy
@@ -34,7 +34,7 @@ def until_ranged(policy: PrivatePolicy[Any]) -> int:
     return _FOREVER if scale is None or policy.learned_range is not None else scale.rounds - policy.decisions
 
 
-def admit(policy: PrivatePolicy[Any], made: list[Pending]) -> None:
+def admit(policy: PrivatePolicy[Any], made: Together) -> None:
     """Count decisions that were made together, and wait for their rewards."""
     if len(made) == 1:  # which an interrupt leaves unmade
         policy.admit(policy.written(made[0]))
@@ -51,8 +51,7 @@ def admit(policy: PrivatePolicy[Any], made: list[Pending]) -> None:
             raise
         if "decided" in policy.own:
             policy.decided_many(made)
-        first = policy.decisions
-        policy.waiting.update(zip(range(first, first + len(made)), made, strict=True))
+        policy.waiting.admit(made)
         policy.decisions += len(made)
         if policy.expire_after is not None:
             policy.expire(policy.decisions - policy.expire_after)
@@ -63,18 +62,17 @@ def admit(policy: PrivatePolicy[Any], made: list[Pending]) -> None:
     policy.run.end()
 
 
-def take_in(
-    policy: PrivatePolicy[Any], keys: Sequence[int], made: Sequence[Pending], rewards: Sequence[float | None]
-) -> None:
+def take_in(policy: PrivatePolicy[Any], keys: Sequence[int], made: Together, rewards: Sequence[float | None]) -> None:
     """Close decisions and learn, in this order; where there is no reward, close."""
     closed = zip(keys, rewards, strict=True)
     policy.durable.add_all([key if reward is None else (key, reward) for key, reward in closed])
     # a record that was half learned must not be learned again
     policy.run.stop("was interrupted while it learned")
-    for key in keys:
-        del policy.waiting[key]
-    came = [pending for pending, reward in zip(made, rewards, strict=True) if reward is not None]
+    policy.waiting.close(keys)
     told = [reward for reward in rewards if reward is not None]
+    came = made
+    if len(told) < len(made):
+        came = Together.gathered([one for one, reward in zip(made, rewards, strict=True) if reward is not None])
     # where no reward decides whether another one counts
     apart = policy.scale is None and policy.persons is None and not policy.counting.as_decided
     if came and apart and "teach" not in policy.own:

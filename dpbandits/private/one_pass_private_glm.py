@@ -70,12 +70,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, positive
+from dpbandits.durability.pending import Together
 from dpbandits.policy.parameters import Exploration, batch_discount, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.progress import Found, found_along
@@ -116,11 +116,9 @@ class Record:
         pair = self.levels.at(public.level).weigh(v, float(pending.arm @ public.theta), reward)
         return v, *pair, None if public.levelled else self.levels.deviation(reward)
 
-    def many(
-        self, made: Sequence[Pending], rewards: Array, public: Estimate
-    ) -> tuple[Array, Array, Array, Array | None]:
+    def many(self, made: Together, rewards: Array, public: Estimate) -> tuple[Array, Array, Array, Array | None]:
         """The same for many rounds."""
-        arms = np.concatenate([pending.arm for pending in made]).reshape(len(made), -1)
+        arms = made.rows()
         V = arms @ public.metric.T
         pairs = self.levels.at(public.level).weigh_many(V, arms @ public.theta, rewards)
         return V, *pairs, None if public.levelled else self.levels.deviations(rewards)

@@ -64,7 +64,7 @@ import numpy as np
 from accounting import Budget, Laplace
 from accounting.arrays import Array
 from accounting.checks import integer, nonnegative
-from dpbandits.durability.pending import Pending
+from dpbandits.durability.pending import Pending, Together
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law
 from dpbandits.policy.logs import refuse_where_plays_are_counted
@@ -243,17 +243,17 @@ class PrivateArms(PrivatePolicy[Estimate]):
         # as it is decided, live or from the journal: whether its reward comes is a secret
         self.sums.turns.decided(pending.round, pending.index if len(pending.arm) else None)
 
-    def decided_many(self, made: Sequence[Pending]) -> None:
-        if type(self).decided is not PrivateArms.decided or not all(map(len, [pending.arm for pending in made])):
+    def decided_many(self, made: Together) -> None:
+        if type(self).decided is not PrivateArms.decided or not all(map(len, made.arms)):
             super().decided_many(made)
         elif made:
-            self.sums.turns.decided_many(made[0].round, np.array([pending.index for pending in made]))
+            self.sums.turns.decided_many(made.rounds[0], np.array(made.indices))
 
-    def learn_many(self, made: Sequence[Pending], rewards: Sequence[float]) -> None:
+    def learn_many(self, made: Together, rewards: Sequence[float]) -> None:
         if type(self).learn is not PrivateArms.learn or self.persons is not None:
             super().learn_many(made, rewards)
         elif made:
-            self.sums.add_many(np.array([pending.index for pending in made]), np.array(rewards))
+            self.sums.add_many(np.array(made.indices), np.array(rewards))
 
     def learn(self, pending: Pending, reward: float) -> None:
         self.sums.add(pending.index, reward)

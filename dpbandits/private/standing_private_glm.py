@@ -64,6 +64,7 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import integer, positive
+from dpbandits.durability.pending import Together
 from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import PublicArms
 from dpbandits.policy.parameters import Exploration, checked_exploration
@@ -275,23 +276,22 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         # as it is decided, live or from the journal: whether its reward comes is a secret
         self.sums.decided(pending.round, pending.note[0])
 
-    def decided_many(self, made: Sequence[Pending]) -> None:
+    def decided_many(self, made: Together) -> None:
         if type(self).decided is not StandingPrivateGLM.decided:
             super().decided_many(made)
         elif made:
-            self.sums.decided_many(made[0].round, np.array([pending.note[0] for pending in made]))
+            self.sums.decided_many(made.rounds[0], np.array(made.notes)[:, 0])
 
     def learn(self, pending: Pending, reward: float) -> None:
         g = min(max(-self.clip, reward - self.levels.centre), self.clip)
         self.sums.add(pending.note[0], g, together=self.public.together > self.releases)
 
-    def learn_many(self, made: Sequence[Pending], rewards: Sequence[float]) -> None:
+    def learn_many(self, made: Together, rewards: Sequence[float]) -> None:
         if type(self).learn is not StandingPrivateGLM.learn:
             super().learn_many(made, rewards)
         elif made:
             g = np.clip(np.array(rewards) - self.levels.centre, -self.clip, self.clip)
-            arms = np.array([pending.note[0] for pending in made])
-            self.sums.add_many(arms, g, together=self.public.together > self.releases)
+            self.sums.add_many(np.array(made.notes)[:, 0], g, together=self.public.together > self.releases)
 
     def close_batch(self) -> Estimate:
         k = self.releases + 1

@@ -12,7 +12,7 @@ import pytest
 from private_policies import play, small
 
 from dpbandits.durability.journal import Entry, Journal
-from dpbandits.durability.pending import Pending
+from dpbandits.durability.pending import Pending, Together
 
 RUN = "0123456789abcdef"
 
@@ -43,9 +43,9 @@ def test_entries_come_back_in_order_and_each_is_seen_or_not(tmp_path: Path) -> N
         (3, (1.0, -2.0)),
         4,
     ]
-    journal.add(*entries[:4])
+    journal.add(entries[:4])
     seen = journal.place()["bytes"]
-    journal.add(*entries[4:])
+    journal.add(entries[4:])
     found = list(reopened(tmp_path, journal, seen).entries())
     assert [told(entry) for _, entry in found] == [told(entry) for entry in [decision(0), *entries]]
     assert [known for known, _ in found] == [True] * 5 + [False] * 5
@@ -53,8 +53,13 @@ def test_entries_come_back_in_order_and_each_is_seen_or_not(tmp_path: Path) -> N
 
 def test_what_comes_together_is_one_record(tmp_path: Path) -> None:
     journal = Journal.fresh(tmp_path / "c", RUN, {})
-    journal.add(*((i, 1.0) for i in range(50)), *range(50, 100), *(decision(i) for i in range(100, 150)))
+    journal.add([*((i, 1.0) for i in range(50)), *range(50, 100), *map(decision, range(100, 150))])
     assert len(journal.path.read_bytes().splitlines()) == 3  # whose it is, what was closed, and what was decided
+    # arms of several lengths are no array
+    several = Together([np.arange(size) / 10 for size in (2, 4)], [1, 2], range(150, 152))
+    journal.add(several)
+    found = list(reopened(tmp_path, journal, 0).entries())
+    assert [told(entry) for _, entry in found[-2:]] == [told(entry) for entry in several]
 
 
 @pytest.mark.parametrize("seen_all", [False, True])
@@ -62,7 +67,7 @@ def test_half_a_record_is_cut_off_where_the_checkpoint_ends_and_damage_before_it
     tmp_path: Path, seen_all: bool
 ) -> None:
     journal = Journal.fresh(tmp_path / "c", RUN, {})
-    journal.add((1, 0.5))
+    journal.add([(1, 0.5)])
     whole = journal.path.read_bytes()
     seen = len(whole) if seen_all else 0
     journal.path.write_bytes(whole + whole[-9:])
@@ -75,7 +80,7 @@ def test_half_a_record_is_cut_off_where_the_checkpoint_ends_and_damage_before_it
 
 def test_what_a_full_disk_left_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal.fresh(tmp_path / "c", RUN, {})
-    journal.add((1, 0.5))
+    journal.add([(1, 0.5)])
     whole, file = journal.path.read_bytes(), journal._file
 
     class Full:
@@ -89,7 +94,7 @@ def test_what_a_full_disk_left_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(journal, "_file", Full())
     with pytest.raises(OSError, match="is the disk full"):
-        journal.add((2, 0.5))
+        journal.add([(2, 0.5)])
     assert journal.path.read_bytes() == whole
 
 

@@ -28,7 +28,7 @@ def books(policy: Policy) -> str:
     return repr({name: value for name, value in tree.items() if name not in ("id", "journal")})
 
 
-def both(make, parts=(1, 7, 2, 20)) -> tuple[list, list, Policy, Policy]:
+def both(make, parts=(1, 7, 3, 19)) -> tuple[list, list, Policy, Policy]:
     """The same rounds one by one and in parts, some with their rewards between two parts."""
     one, many = make(), make()
     asked, found, together = requests(one, ROUNDS), [], []
@@ -38,11 +38,11 @@ def both(make, parts=(1, 7, 2, 20)) -> tuple[list, list, Policy, Policy]:
         mine = [one.select(arms) for arms in asked[at : at + part]]
         theirs = many.select_many(asked[at : at + part])
         found, together, at = found + mine, together + list(theirs), at + part
-        if number % 2 == 0:
-            rewards = coins[at - part : at]
-            for decision, reward in zip(mine, rewards, strict=True):
-                one.update(decision, float(reward))
-            many.update_many(theirs, rewards)
+        # of the second part and the third one in another order than they were decided in, and together
+        for some in {0: [[0]], 2: [[9, 8], [5, 10, 3]]}.get(number, []):
+            for i in some:
+                one.update(found[i], float(coins[i]))
+            many.update_many([together[i] for i in some], coins[some])
     return found, together, one, many
 
 
@@ -386,7 +386,7 @@ def test_an_interrupt_between_the_halves_stops_the_run(tmp_path, name, monkeypat
 
     with monkeypatch.context() as patch:
         if known:
-            patch.setattr(type(policy.waiting), "update", interrupt)
+            patch.setattr(type(policy.waiting), "admit", interrupt)
         else:
             patch.setattr(policy.durable.journal, "_append", interrupt)
         with pytest.raises(KeyboardInterrupt):
