@@ -280,7 +280,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         if type(self).decided is not StandingPrivateGLM.decided:
             super().decided_many(made)
         elif made:
-            self.sums.decided_many(made.rounds[0], np.array(made.notes)[:, 0])
+            self.sums.decided_many(made.rounds[0], np.array([note[0] for note in made.notes]))
 
     def learn(self, pending: Pending, reward: float) -> None:
         g = min(max(-self.clip, reward - self.levels.centre), self.clip)
@@ -291,7 +291,9 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
             super().learn_many(made, rewards)
         elif made:
             g = np.clip(np.array(rewards) - self.levels.centre, -self.clip, self.clip)
-            self.sums.add_many(np.array(made.notes)[:, 0], g, together=self.public.together > self.releases)
+            self.sums.add_many(
+                np.array([note[0] for note in made.notes]), g, together=self.public.together > self.releases
+            )
 
     def close_batch(self) -> Estimate:
         k = self.releases + 1
