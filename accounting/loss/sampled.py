@@ -73,10 +73,15 @@ class SubsampledPair(AllFinite):
         return np.asarray(np.where(loss < 30.0, near, far))
 
     def highest(self, log_tail: float) -> float:
-        if not self.present:
-            return -math.log1p(-self.rate) * _OUTWARD if self.rate < 1 else self.inner.highest(log_tail)
         inner = self.inner.highest(log_tail)
-        high = math.log1p(self.rate * math.expm1(inner)) if inner < 30 else inner
+        if self.present:
+            high = math.log1p(self.rate * math.expm1(inner)) if inner < 30 else inner
+        elif self.rate == 1:
+            high = inner
+        else:
+            # of a symmetric pair Q has as much below −x as P above x; and less, as the translation back is rounded
+            least = math.expm1(-inner) - 8 * _UNIT_ROUNDOFF if isinstance(self.inner, Symmetric) else -1.0
+            high = -math.log1p(self.rate * max(least, -1.0))
         # an atom at the end must not come to lie beyond it when the loss is translated back
         return high * _OUTWARD
 

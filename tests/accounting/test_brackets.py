@@ -1,5 +1,6 @@
 """Certified brackets: narrow, around what others compute, monotone; and the faults that they would have shown."""
 
+import itertools
 import math
 import random
 import warnings
@@ -40,6 +41,7 @@ from accounting import (
 )
 from accounting.compose import pld
 from accounting.compose.convolution import Convolution
+from accounting.loss.sampled import SubsampledPair
 from accounting.lower.lower_bound import lower_epsilon
 
 
@@ -108,6 +110,12 @@ def test_a_sample_of_any_pure_release_ends_on_its_grid():
         for inner in (PureDP(eps), RandomizedResponse(eps, 4), Laplace(1 / eps)):
             total = 3 * PoissonSubsampled(inner, q)
             assert epsilon(total, 1e-9, accountant="pld") <= 3 * math.log1p(q * math.expm1(eps)) * (1 + 1e-9)
+            # without the unit the largest loss is smaller, by far if few are sampled
+            absent = SubsampledPair(inner.pair(), q, present=False)
+            assert absent.highest(-700.0) == pytest.approx(-math.log1p(q * math.expm1(-eps)), rel=1e-9, abs=1e-12)
+    for eps, rate in itertools.product(range(1, 20), (0.1, 1 - 1e-9)):
+        absent = SubsampledPair(PureDP(eps).pair(), rate, present=False)
+        assert absent.masses(np.array([absent.highest(-700.0)]))[0][-1] == 0
 
 
 def test_an_accountant_that_fails_says_so(monkeypatch):
