@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from typing import TypeVar
 
 from accounting.compose.convolution import (
     BEYOND_USE,
@@ -55,9 +56,13 @@ __all__ = [
     "epsilon_of",
     "is_enough",
     "is_quick",
+    "largest_below",
     "lower_epsilon",
     "lower_epsilon_of",
+    "rough_epsilon_of",
 ]
+
+_T = TypeVar("_T")
 
 _QUICK_PARTS = 128
 # What the grid, or rounding errors and cuts, may add to ε, as a share of it, before another tilt and grid are tried.
@@ -160,7 +165,30 @@ def lower_epsilon(release: Release, delta: float) -> float:
 
 def lower_epsilon_of(found: Iterable[Parts], delta: float) -> float:
     """The same of the worst of some alternatives."""
-    return max((_lower_epsilon(parts, delta) for parts in found), default=0.0)
+    return largest_below(found, partial(_rough_epsilon, delta=delta), partial(_lower_epsilon, delta=delta))
+
+
+def rough_epsilon_of(found: Iterable[Parts], delta: float) -> float:
+    """ε of the worst of some alternatives from above, by a single sum for each; ∞ where it is found without one."""
+    return max((_rough_epsilon(parts, delta) for parts in found), default=0.0)
+
+
+def largest_below(
+    some: Iterable[_T], above: Callable[[_T], float], below: Callable[[_T], float], most: float = 0.0
+) -> float:
+    """The largest lower value of ``some``, or ``most`` if that is larger.
+
+    Those come first whose upper values are the largest. The others are left out where what was found is as near to
+    their upper values as lower ends need to be.
+    """
+    ranked = [(math.inf, one) for one in some]
+    if len(ranked) > 1 or most > 0:
+        ranked = sorted(((above(one), one) for _, one in ranked), key=lambda pair: -pair[0])
+    for upper, one in ranked:
+        if most >= (1 - _NARROW) * upper:
+            break
+        most = max(most, below(one))
+    return most
 
 
 # ------------------------------------------------------------------------------------------------- single releases
@@ -279,22 +307,39 @@ def answers(parts: Parts, deltas: Iterable[float]) -> list[tuple[float, Sum]]:
 def _profile(parts: Parts, level: float) -> _Profile:
     """The sums for δ near a ``level`` above what is infinite."""
     log_level, delta = math.log(level), _infinite(parts) + level
-    losses = Convolution(parts, log_level + math.log(NEGLIGIBLE))
-    tilt, step, direct = best_order_for_epsilon(losses.divergence, min(delta, 0.5)), None, False
-    answers, tried = [], None
-    for _ in range(_ROUNDS):
-        window = losses.untilted_window(log_level) if direct else losses.window(tilt, log_level)
-        total = losses.compose(window, losses.step(window, step))
-        found = min(total.epsilon(delta), losses.reach * (1 + 1e-12) if losses.cut_off <= delta else math.inf)
-        answers.append(_Answer(found, losses, window, total))
-        if not math.isfinite(found):
+    answers, tried = [_first(parts, level)], None
+    losses, tilt, wanted, direct = answers[0].losses, answers[0].window.tilt, None, False
+    for _ in range(_ROUNDS - 1):
+        last = answers[-1]
+        if not math.isfinite(last.value):
             tilt /= 4
-            continue
-        improved = _improved(losses, window, total, found, found) if 0 < found < BEYOND_USE else None
-        if improved is None or improved == tried:
-            break
-        tilt, step, direct = tried = improved
+        else:
+            usable = 0 < last.value < BEYOND_USE
+            improved = _improved(losses, last.window, last.total, last.value, last.value) if usable else None
+            if improved is None or improved == tried:
+                break
+            tilt, wanted, direct = tried = improved
+        window = losses.untilted_window(log_level) if direct else losses.window(tilt, log_level)
+        step = losses.step(window, wanted)
+        if (window, step) == (last.window, last.total.step):
+            break  # there are no more nodes
+        answers.append(_answer(losses, delta, window, step))
     return _Profile(delta, answers)
+
+
+@lru_cache(maxsize=4)
+def _first(parts: Parts, level: float) -> _Answer:
+    """The first of these sums, by the tilt that the Rényi curve says."""
+    log_level, delta = math.log(level), _infinite(parts) + level
+    losses = Convolution(parts, log_level + math.log(NEGLIGIBLE))
+    window = losses.window(best_order_for_epsilon(losses.divergence, min(delta, 0.5)), log_level)
+    return _answer(losses, delta, window, losses.step(window, None))
+
+
+def _answer(losses: Convolution, delta: float, window: Window, step: float) -> _Answer:
+    total = losses.compose(window, step)
+    found = min(total.epsilon(delta), losses.reach * (1 + 1e-12) if losses.cut_off <= delta else math.inf)
+    return _Answer(found, losses, window, total)
 
 
 def _descend(at_level: Callable[[float], float], least: float, about: float, best: float = 1.0) -> float:
@@ -395,18 +440,29 @@ def _lower_epsilon(parts: Parts, delta: float) -> float:
     return best
 
 
+def _rough_epsilon(parts: Parts, delta: float) -> float:
+    if _alone(parts) is not None:
+        return math.inf
+    left = delta - _infinite(parts)
+    return _first(parts, _level(left)).total.epsilon(delta) if left > 0 else 0.0
+
+
 def _lower_from(start: _Answer, upper: float, delta: float) -> float:
     """A lower bound on ε, by ever finer grids from that of an answer on."""
     best, losses, window, above = 0.0, start.losses, start.window, start.total
+    finer = False
     for _ in range(_ROUNDS - 1):
-        below = losses.compose(window, above.step, lower=True)
+        below, before = losses.compose(window, above.step, lower=True), best
         best = max(best, _largest_that_fails(below, above, upper, delta))
         if best > (1 - _NARROW) * upper:
             break
+        # a finer grid that gains next to nothing was not what was missing
+        in_vain = finer and best - before < 0.1 * (upper - best)
         step: float | None = above.step / 4
         near = (1 - _NARROW) * upper
         allowed = _NARROW * near * above.slope(near)
-        if not window.direct and above.doubt(near) > allowed:
+        finer = window.direct or not (in_vain or above.doubt(near) > allowed)
+        if not finer:
             if above.wraps(near) > allowed / 2:
                 window, step = losses.window(above.tilt / 2, math.log(delta)), above.step
             else:

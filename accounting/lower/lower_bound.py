@@ -19,7 +19,7 @@ from accounting.conversions import best_order_for_epsilon
 from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated_curve import lower_zcdp_epsilon
 from accounting.loss.randomizers import epsilon_at_least
-from accounting.lower.played_last import batches_last, choice, choices_last, coins_last, cost_of
+from accounting.lower.played_last import batches_last, choice, choices_last, coins_last, largest_cost
 from accounting.lower.witnesses import parts_of, witnesses
 from accounting.notions.pure import at_least, is_exact
 from accounting.notions.rdp import rdp
@@ -75,7 +75,7 @@ def lower_epsilon(release: Release, delta: float) -> float:
     if 0 < delta < 1:
         tried |= dict.fromkeys(batches_last(release, delta, best))
         tried |= dict.fromkeys(coins_last(release, best))
-    return max(found, *(cost_of(one, delta) for one in tried))
+    return largest_cost(tried, delta, found)
 
 
 def _are_strong_batches(release: Release) -> bool:

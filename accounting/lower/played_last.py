@@ -14,14 +14,16 @@ Tested against the games from above: ``tests/accounting/adaptive/test_games.py``
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from accounting.adaptive.choices.scores_below import MOST_CHOICES, GamePair, Play, game_epsilon_at_least, is_playable
 from accounting.adaptive.fixed_batches.in_totals import batches_at_least
 from accounting.compose import pld
+from accounting.compose.convolution import Parts
 from accounting.compose.failures import rest_delta, split_failures
-from accounting.compose.pairs import sides
+from accounting.compose.pairs import alternatives, sides
 from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated import CoinsPair
 from accounting.loss.lattice_vectors import LatticeCorners
@@ -43,7 +45,9 @@ from accounting.releases import (
 )
 from accounting.releases.base import may_fail
 
-__all__ = ["batches_last", "choice", "choices_last", "coins_last", "cost_of"]
+__all__ = ["batches_last", "choice", "choices_last", "coins_last", "cost_of", "largest_cost"]
+
+Price = Callable[[Iterable[Parts], float], float]
 
 # The share of an upper bound beyond which the game is certainly as good as fixed coins; it is far from that of Laplace
 # noise, and nearer to that of exponential noise. Of batches of a fixed size, fixed laws of three scores may be better.
@@ -55,8 +59,8 @@ _STRONGEST, _SMOOTH = 0.5, 20.0
 _LEAST = 1e-300
 
 
-def cost_of(release: Release, delta: float) -> float:
-    """What a witness costs at least.
+def cost_of(release: Release, delta: float, price: Price = pld.lower_epsilon_of) -> float:
+    """What a witness costs at least, if ``price`` is a lower bound on ε, of alternatives and δ.
 
     Let something fail, and tell the unit, with the probability f, and let nothing of what may fail do so, whether the
     unit is there or not, with the probability k; then δ(ε) ≥ f + k·δ(ε) of the rest. Of samples k < 1 − f: a failure of
@@ -64,21 +68,29 @@ def cost_of(release: Release, delta: float) -> float:
     failure that tells that the unit is missing may be that of a unit which was not read.
     """
     if isinstance(release, Parallel):  # whose branches do not fail together
-        return max((cost_of(branch, delta) for branch in release.branches), default=0.0)
+        return max((cost_of(branch, delta, price) for branch in release.branches), default=0.0)
     if not may_fail(release):
-        return _cost_of_rest(release, delta)
+        return _cost_of_rest(release, delta, price)
     (here, missing), log_kept, rest = _apart(release)
     left, left_missing = (_left(delta, told, log_kept) for told in (here, missing))
     if left < 0:
         return math.inf
     if left == left_missing:
-        return _cost_of_rest(rest, left)
+        return _cost_of_rest(rest, left, price)
     try:
         present, absent = sides(rest)
         found = [(present, max(left, _LEAST)), ([parts for parts in absent if parts not in present], left_missing)]
-        return max(pld.lower_epsilon_of(filter(None, some), at) if at < 1 else 0.0 for some, at in found)
+        return max(price(filter(None, some), at) if at < 1 else 0.0 for some, at in found)
     except (UnsupportedRelease, ArithmeticError):
         return 0.0
+
+
+def largest_cost(some: Iterable[Release], delta: float, known: float = 0.0) -> float:
+    """What the worst of some witnesses costs at least, or what is ``known`` if that is more."""
+    above, below = (
+        partial(cost_of, delta=delta, price=price) for price in (pld.rough_epsilon_of, pld.lower_epsilon_of)
+    )
+    return pld.largest_below(some, above, below, known)
 
 
 def _left(delta: float, log_told: float, log_kept: float) -> float:
@@ -87,12 +99,12 @@ def _left(delta: float, log_told: float, log_kept: float) -> float:
     return over / math.exp(log_kept) if log_kept > -700 else math.copysign(math.inf, over)
 
 
-def _cost_of_rest(release: Release, delta: float) -> float:
+def _cost_of_rest(release: Release, delta: float, price: Price) -> float:
     """What a witness costs at least of which nothing fails."""
     if delta >= 1:
         return 0.0
     try:
-        return largest_loss(release) if delta == 0 else pld.lower_epsilon(release, delta)
+        return largest_loss(release) if delta == 0 else price(alternatives(release), delta)
     except (UnsupportedRelease, ArithmeticError):
         return 0.0
 
@@ -209,7 +221,7 @@ def choices_last(release: Release, delta: float, order: float) -> tuple[float, b
         else:
             here, there = (GamePair(tuple(replace(play, present=side) for play in plays)) for side in (True, False))
             others = compositions([(Own(here, absent=there), 1), *_others(left, order)])
-            best = max(cost_of(one, delta) for one in others)
+            best = largest_cost(others, delta)
     except (UnsupportedRelease, ArithmeticError):
         return 0.0, False
     # of a single one the pair is exact, without a lattice

@@ -25,6 +25,7 @@ from accounting import (
     epsilon,
     parallel,
 )
+from accounting.compose import pld
 from accounting.loss import LossPair
 from accounting.lower.lower_bound import lower_epsilon
 from accounting.lower.maxima_in_batches import _LEADERS, _WINS
@@ -227,3 +228,21 @@ def test_how_often_the_first_of_three_scores_wins(first: float, second: float, n
     # of several at once, in another order
     found = _WINS[noise](np.array([first, 0.5, first]), np.array([second, -1.0, second]))
     assert found[[0, 2]] == pytest.approx(expected, abs=1e-8)
+
+
+def test_witnesses_that_can_gain_nothing_are_left_out() -> None:
+    asked = []
+
+    def below(one: float) -> float:
+        asked.append(one)
+        return 0.9995 * one
+
+    def found(*some: float, known: float = 0.0) -> tuple[float, list[float]]:
+        asked.clear()
+        return pld.largest_below(some, lambda one: one, below, known), list(asked)
+
+    assert found(1.0, 3.0, 2.999, 2.0) == (0.9995 * 3, [3.0])
+    assert found(1.0, 3.0, known=2.5) == (0.9995 * 3, [3.0])
+    assert found(3.0, known=2.998) == (2.998, [])
+    assert found(known=2.0) == (2.0, [])
+    assert found(0.0) == (0.0, [0.0])
