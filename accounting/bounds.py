@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from accounting.checks import fraction
 from accounting.releases import Release
-from accounting.releases.certified import is_certified
+from accounting.releases.certified import is_certified, is_concentrated
 from accounting.totals import compare, epsilon
 
 __all__ = ["Bracket", "bound"]
@@ -40,7 +40,8 @@ class Bracket(_Ends):
         The ends.
     certified : bool
         Whether everything in their proof is enclosed for descriptions of this kind, so that
-        :func:`accounting.certify` makes a certificate. Else the bracket is numerical.
+        :func:`accounting.certify` makes a certificate of both. Else the bracket is numerical; of zCDP its upper end is
+        certified alone.
 
     Examples
     --------
@@ -92,4 +93,4 @@ def bound(release: Release, delta: float) -> Bracket:
     lower = min(lower_epsilon(release, delta), upper)
     if upper - lower > _WIDE * upper:
         warnings.warn(f"ε is only known to lie between {lower:g} and {upper:g} at delta={delta:g}", stacklevel=2)
-    return Bracket(lower, upper, is_certified(release))
+    return Bracket(lower, upper, is_certified(release) and not is_concentrated(release))

@@ -37,7 +37,7 @@ from accounting.loss.pair import LossPair
 from accounting.loss.responses import Coins
 from accounting.loss.sampled import SubsampledPair
 from accounting.releases import ZCDP, Composed, LocalShuffled, Parallel, Release
-from accounting.releases.certified import FEW, is_certified
+from accounting.releases.certified import FEW, is_certified, is_concentrated
 
 __all__ = ["Certificate", "certify"]
 
@@ -161,7 +161,7 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
     Raises
     ------
     UnsupportedRelease
-        If the price of the description is numerical (:attr:`accounting.Bracket.certified`), or infinite.
+        If the price of the description is numerical, but for zCDP (:attr:`accounting.Bracket.certified`), or infinite.
     ValueError
         If ``epsilon`` is not proved to be enough by the accountants.
 
@@ -291,9 +291,8 @@ def _far(pair: LossPair, t: float) -> float:
 def _concentrated(release: Release) -> float:
     """The ρ of a total that is only known to be zCDP, else 0."""
     parts = release.parts if isinstance(release, Composed) else ((release, 1),)
-    if not all(isinstance(part, ZCDP) for part, _ in parts):
-        return 0.0
-    return math.fsum(part.rho * count for part, count in parts if isinstance(part, ZCDP))
+    known = is_concentrated(release)
+    return math.fsum(part.rho * count for part, count in parts if isinstance(part, ZCDP)) if known else 0.0
 
 
 def _shuffled(release: LocalShuffled, delta: float, epsilon: float, share: float) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from accounting import (
     Laplace,
     Ledger,
     LocalShuffled,
+    LossPair,
     NoisyMax,
     PoissonSubsampled,
     PureDP,
@@ -36,6 +37,7 @@ from accounting import (
     calibrate,
     certify,
     checker,
+    parallel,
     verify,
 )
 from benchmarks.certificates import CHECKER, certificates, code_mutants, false_values, worthless_proofs
@@ -260,8 +262,23 @@ def test_a_claim_of_a_budget() -> None:
         certify(20 * Gaussian(z), 1e-6, epsilon=0.99)
 
 
+class Choice(NoisyMax):
+    """A release from outside, whose price is what its pair says."""
+
+    def pair(self) -> LossPair:
+        return Laplace(100.0).pair()
+
+
 @pytest.mark.parametrize(
-    "release", [20 * NoisyMax(0.1, "laplace"), RandomAllocated(Gaussian(1.0), 10), ZCDP(0.1) + Gaussian(9.0)]
+    "release",
+    [
+        20 * NoisyMax(0.1, "laplace"),
+        RandomAllocated(Gaussian(1.0), 10),
+        ZCDP(0.1) + Gaussian(9.0),
+        Choice(1.0),
+        parallel(2 * ZCDP(0.1), Gaussian(9.0)),
+        parallel(LocalShuffled(1.0, 100), Gaussian(9.0)),
+    ],
 )
 def test_what_is_numerical_has_no_certificate(release: Release) -> None:
     with warnings.catch_warnings():
@@ -269,6 +286,15 @@ def test_what_is_numerical_has_no_certificate(release: Release) -> None:
         assert not bound(release, 1e-6).certified
     with pytest.raises(UnsupportedRelease, match="numerical"):
         certify(release, 1e-6)
+
+
+def test_of_zcdp_the_lower_end_is_numerical() -> None:
+    bracket, certificate = bound(ZCDP(0.1), 1e-6), certify(ZCDP(0.1), 1e-6)
+    assert not bracket.certified
+    assert verify(certificate)
+    assert certificate.upper == pytest.approx(bracket.upper, rel=2e-6)
+    assert certificate.lower is not None
+    assert certificate.lower < 0.95 * bracket.lower
 
 
 @pytest.mark.thorough
