@@ -123,6 +123,18 @@ CASES: dict[str, tuple[float, list[tuple[Release, float]]]] = {
     "grids": (_ON_A_GRID, [(2 * _GAUSSIAN, 0.01), (2 * _LAPLACE, 0.01), (_LAPLACE + Gaussian(2.0), 0.02)]),
     "other proofs": (0.0, []),
 }
+#: Lines of proof that are worse than those which are made: with them nothing false may be accepted, either.
+_WORSE: dict[str, tuple[tuple[str, Callable[[dict[str, float]], float]], ...]] = {
+    "contours": (
+        ("step", lambda line: 3 * line["step"]),
+        ("width", lambda line: 30 * line["width"]),
+        ("beyond", lambda line: 1.001 * line["tilt"]),
+    ),
+    "grids": (
+        ("top", lambda line: math.ceil(0.3 * line["top"])),
+        ("bottom", lambda line: math.ceil(0.2 * line["top"])),
+    ),
+}
 _USERS, _FEW = 16, 4
 #: Largest losses, which are sums of rational numbers.
 _TOPS: list[tuple[Release, float]] = [
@@ -131,6 +143,14 @@ _TOPS: list[tuple[Release, float]] = [
     (NoisyMax(0.5, "exponential") + ApproxDP(0.25, 0.0), 0.75),
     (LocalShuffled(0.5, 20), 0.5),
     (parallel(PureDP(0.5), 2 * Laplace(2.0)), 1.0),
+]
+#: And largest losses of samples, which are not rational.
+_TOPS_OF_SAMPLES: list[tuple[Release, float]] = [
+    (one, math.log1p(0.2 * math.expm1(loss)))
+    for one, loss in (
+        *((one, 1.0) for one in (_LAPLACE, _PURE, _RESPONSE, FixedSizeSubsampled(Laplace(1.0), 2, 10))),
+        (_LATTICES[0], 1 / 1.5),
+    )
 ]
 
 
@@ -147,17 +167,42 @@ class Claim:
 
 
 def claims(kind: str) -> Iterator[Claim]:
-    """All of one of ``CASES``, about each release in turn."""
+    """All of one of ``CASES``, about each release in turn, the false ones with worse proofs, too."""
     loss, cases = CASES[kind]
     for release, delta in cases:
         # δ falls where ε grows
         low, high = (_epsilon_of(release, delta * share) for share in (1 + loss, 1 - loss))
-        yield from _of(replace(certify(release, delta), upper=high, lower=low), low, high)
+        made = replace(certify(release, delta), upper=high, lower=low)
+        yield from _of(made, low, high)
+        for name, worse in _WORSE.get(kind, ()):
+            _, *false = _of(replace(made, proof=_changed(made.proof, name, worse)), low, high)
+            yield from false[kind == "contours" :]  # on which the upper end needs next to nothing taken off
     if not cases:
         yield from _concentrated()
         yield from _of_messages()
+        yield _of_far_losses()
         for release, most in _TOPS:
-            yield from _of(Certificate(release, 0.0, most, most), math.nextafter(most, 0.0), math.nextafter(most, 9.0))
+            yield from _of_top(release, math.nextafter(most, 0.0), most, most, math.nextafter(most, 9.0))
+        for release, most in _TOPS_OF_SAMPLES:
+            yield from _of_top(release, *(most * (1 + share) for share in (-2e-15, -1e-15, 1e-15, 2e-15)))
+
+
+def _of_far_losses() -> Claim:
+    """Of noise on integers at the last loss that the checker lists: it bounds all beyond, which are δ."""
+    z, shift = 10.0, 50
+    sigma = z * shift
+    y = np.arange(math.ceil(15 * sigma) + 81 * shift, 60 * sigma)
+    losses = shift * (2 * y + shift) / (2 * sigma**2)
+    law = np.exp(-(y**2) / (2 * sigma**2)) / (sigma * math.sqrt(2 * math.pi))
+    delta = float(np.sum(law * -np.expm1(losses[0] - losses)))
+    return _claim(Certificate(DiscreteGaussian(z, shift=shift), 0.999 * delta, float(losses[0])), false=True)
+
+
+def _of_top(release: Release, less: float, lower: float, upper: float, more: float) -> Iterator[Claim]:
+    """Of the largest loss; where the upper end is far above it, too."""
+    true = Certificate(release, 0.0, upper, lower)
+    yield from _of(true, less, more)
+    yield _claim(replace(true, upper=9.0, lower=more), false=True)
 
 
 def _concentrated() -> Iterator[Claim]:
@@ -186,8 +231,16 @@ def _of(true: Certificate, low: float, high: float) -> Iterator[Claim]:
     wider = 1.02 * max(true.upper, high)
     false = replace(true, upper=low, lower=None), replace(true, upper=wider, lower=high)
     for claim in (true, *false):
-        of = f"{claim.lower} … {claim.upper} at {claim.delta} of {claim.release!r}"
-        yield Claim(json.loads(claim.to_json()), claim is true, of)
+        yield _claim(claim, false=claim is not true)
+
+
+def _claim(claim: Certificate, *, false: bool) -> Claim:
+    of = f"{claim.lower} … {claim.upper} at {claim.delta} of {claim.release!r}"
+    return Claim(json.loads(claim.to_json()), not false, of)
+
+
+def _changed(proof: dict[str, Any], name: str, worse: Callable[[dict[str, float]], float]) -> dict[str, Any]:
+    return {side: [line and {**line, name: worse(line)} for line in lines] for side, lines in proof.items()}
 
 
 def _epsilon_of(release: Release, delta: float) -> float:
