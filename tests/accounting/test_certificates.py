@@ -18,6 +18,7 @@ pytest.importorskip("flint", reason="certificates are checked with python-flint"
 
 from accounting import (
     ZCDP,
+    ApproxDP,
     Budget,
     Certificate,
     FixedSizeSubsampled,
@@ -158,8 +159,6 @@ def test_a_delta_that_stays_the_same_proves_no_lower_end(failing: float, delta: 
 
 
 def test_a_lower_end_at_the_failure_is_certified() -> None:
-    from accounting import ApproxDP
-
     certificate = certify(ApproxDP(1.0, 1e-6), 1e-6)
     assert certificate.lower == pytest.approx(1.0, rel=1e-8)
     assert verify(certificate)
@@ -276,6 +275,7 @@ class Choice(NoisyMax):
         RandomAllocated(Gaussian(1.0), 10),
         ZCDP(0.1) + Gaussian(9.0),
         Choice(1.0),
+        3 * PoissonSubsampled(ApproxDP(0.4, 1e-16), 0.01),
         parallel(2 * ZCDP(0.1), Gaussian(9.0)),
         parallel(LocalShuffled(1.0, 100), Gaussian(9.0)),
     ],
