@@ -178,7 +178,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 
 class Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports the changed file in the place of its own."""
+    """Imports the changed file in the place of its own; a plugin, too."""
 
     def __init__(self, mutant: Mutant) -> None:
         parts = mutant.path.relative_to(ROOT).with_suffix("").parts
@@ -195,6 +195,10 @@ class Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: Any) -> None:
         exec(compile(self._mutant.source(), str(self._mutant.path), "exec"), module.__dict__)
+
+    def pytest_configure(self) -> None:
+        """Come before pytest's own, which imports files whose doctests are asked for."""
+        sys.meta_path.insert(0, self)
 
 
 class Calls:
@@ -294,15 +298,19 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=60.0, help="the most time that tests of one mutant should take"
     )
+    parser.add_argument(
+        "--only", type=int, nargs="+", help="numbers in the draw: of survivors, which may meet longer tests"
+    )
     options = parser.parse_args()
     os.chdir(ROOT)
     room = ROOT / options.room
     files = [room] if room.is_file() else sorted(room.rglob("*.py"))
     calls, seconds = looked_at(files, options.tests, options.cache)
     every = [mutant for file in files for mutant in mutants(file)]
-    drawn = random.Random(options.seed).sample(every, min(options.mutants, len(every)))
+    draw = enumerate(random.Random(options.seed).sample(every, min(options.mutants, len(every))), 1)
+    drawn = [(number, mutant) for number, mutant in draw if not options.only or number in options.only]
     survived, uncalled, start = [], 0, time.monotonic()
-    for number, mutant in enumerate(drawn, 1):
+    for tried, (number, mutant) in enumerate(drawn, 1):
         there = str(mutant.path)
         tests = [
             test
@@ -318,16 +326,17 @@ def main() -> None:
             taken.append(test)
 
         def work(mutant: Mutant = mutant, taken: list[str] = taken) -> int:
-            sys.meta_path.insert(0, Planted(mutant))
-            return int(pytest.main(ARGUMENTS + taken))
+            planted = Planted(mutant)
+            sys.meta_path.insert(0, planted)
+            return int(pytest.main(ARGUMENTS + taken, plugins=[planted]))
 
         status = 0 if not taken else forked(work, 60 + 5 * min(total, options.seconds))
         uncalled += not taken
         if status == 0:
             survived.append(mutant)
-            print(f"survived ({len(taken)} of {len(tests)} tests) {mutant}", flush=True)
-        if number % 10 == 0:
-            print(f"{number}: {len(survived)} survived, {time.monotonic() - start:.0f} s", flush=True)
+            print(f"survived ({len(taken)} of {len(tests)} tests) {number}: {mutant}", flush=True)
+        if tried % 10 == 0:
+            print(f"{tried}: {len(survived)} survived, {time.monotonic() - start:.0f} s", flush=True)
     share = f"{len(survived)} of {len(drawn)} survived ({len(survived) / max(1, len(drawn)):.1%})"
     print(f"{options.room}: {share}; {uncalled} in code that no test calls; {len(every):,} mutants in all")
 
