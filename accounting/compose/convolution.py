@@ -105,9 +105,11 @@ class Convolution:
         The pairs and how often each occurs.
     log_tail : float
         ln of the probability that may be cut off above, over all parts together.
+    alone : bool
+        Whether nothing will be added to the sum, so that what it is where it is not positive does not matter.
     """
 
-    def __init__(self, parts: Parts, log_tail: float) -> None:
+    def __init__(self, parts: Parts, log_tail: float, *, alone: bool = True) -> None:
         self.parts = parts
         self.counts = np.array([count for _, count in parts], dtype=np.float64)
         spread = math.log(len(parts))
@@ -119,10 +121,9 @@ class Convolution:
         #: The probability that one is.
         self.cut_off = math.exp(log_tail) if log_tail - math.log(max(self.counts)) - spread > -740 else math.inf
         self.cut_off -= math.expm1(math.fsum(count * log_finite(pair.infinite) for pair, count in parts))
-        # Where one loss is this low no others make up for it: the sum is not positive, however far it is rounded up.
-        # Otherwise losses below have mass 1e-18; they are rounded up to it.
+        # Where one loss is this low no others make up for it, or below it are 1e-18: what is below is rounded up to it.
         self.lowest = [
-            max(1e-12, min(pair.lowest(-42.0), self.reach - high + 1e-3 * (self.reach + high)))
+            max(1e-12, min(pair.lowest(-42.0), self.reach - high + 1e-3 * (self.reach + high) if alone else math.inf))
             for (pair, _), high in zip(parts, self.highest, strict=True)
         ]
 

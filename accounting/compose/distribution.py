@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -267,13 +267,14 @@ def _on_a_grid(parts: Parts) -> GridPair:
     """A composed loss with its window, without a tilt."""
     if not parts:
         return GridPair(1.0, 0, np.ones(1), 0.0)
-    losses = Convolution(parts, math.log(_LEFT_OUT))
+    losses = Convolution(parts, math.log(_LEFT_OUT), alone=False)
     if losses.reach == 0:
         beyond = min(1.0, losses.cut_off)
         return GridPair(1.0, 0, np.array([1.0 - beyond]), beyond)
     with np.errstate(divide="ignore"):  # some of the tilts that are tried are none
         window = losses.window(0.0, math.log(_LEFT_OUT / NEGLIGIBLE))
-    total = losses.compose(window, losses.step(window))
+    # of one release nothing is convolved, and no transform adds its error to what is rare
+    total = losses.compose(replace(window, direct=losses.counts.sum() == 1), losses.step(window))
     mass = (total.mass + total.error[0]) * math.exp(total.cumulant) * (1 + 1e-12)
     first = round(float(total.losses[0]) / total.step)
     some = np.flatnonzero(mass > 2 * total.error[0])
