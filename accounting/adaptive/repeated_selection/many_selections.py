@@ -180,7 +180,7 @@ def _is_hopeless(parts: Parts, order: float, epsilon: float, delta: float) -> bo
 def _others(parts: Parts) -> Convolution | None:
     """All other pairs."""
     others = tuple((pair, count) for pair, count in parts if not isinstance(pair, BestPair))
-    return Convolution(others, _TAIL) if others else None
+    return Convolution(others, _TAIL, alone=False) if others else None
 
 
 def _moment(parts: Parts, order: float) -> float:

@@ -16,6 +16,7 @@ from accounting import (
     compare,
     delta,
     epsilon,
+    rdp,
 )
 from accounting.adaptive.repeated_selection import many_selections, worst_moment
 from accounting.adaptive.repeated_selection.many_selections import delta_of_best, epsilon_of_best, order_of_best
@@ -283,6 +284,14 @@ def test_losses_that_no_moment_sees_count():
     # what is cut off others
     (parts,) = alternatives(BestOfRuns(PureDP(0.1), 0.1) + 30 * Gaussian(20.0))
     assert many_selections._beyond(parts, 3.0) == pytest.approx(math.exp(-100.0), rel=1e-6, abs=0)
+
+
+def test_moments_of_one_other_release_are_its_own():
+    (parts,) = alternatives(3 * BestOfRuns(Gaussian(3.0), 0.1) + Laplace(1.0))
+    (other,) = [part for part in parts if part[0] == LaplacePair(1.0)]
+    for order in (0.5, 2.0):
+        moment = order * rdp(Laplace(1.0), 1.0 + order)
+        assert moment <= many_selections._moment((other,), order) <= moment * (1 + 1e-6)
 
 
 def test_an_order_whose_exponents_are_beyond_floats_has_no_moment():
