@@ -216,6 +216,19 @@ def test_the_journal_of_another_run_is_refused(tmp_path):
     assert loaded(tmp_path / "b").decisions == 3
 
 
+def test_a_journal_that_lacks_a_decision_is_refused(tmp_path):
+    policy = one(checkpoint=tmp_path / "c")
+    for _ in range(3):
+        policy.select(np.eye(policy.dim))
+    del policy
+    gc.collect()
+    (journal,) = tmp_path.glob(".c.*.journal")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:2] + lines[3:]))
+    with pytest.raises(ValueError, match="must hold decision 1 next, got 2"):
+        loaded(tmp_path / "c")
+
+
 # ------------------------------------------------------------------------------------- decisions and time
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 import stat
@@ -16,7 +17,7 @@ from private_policies import SMALL, offered, play, small
 
 from accounting import Budget
 from dpbandits import evaluate, policies
-from dpbandits.durability.decision_log import DecisionLog
+from dpbandits.durability.decision_log import DecisionLog, _whole
 from dpbandits.policies import EpsilonGreedy, OnePassPrivateGLM
 
 COLUMNS = ["id", "index", "arm", "probability", "release", "reward", "arms"]
@@ -149,6 +150,7 @@ def test_a_line_that_is_not_whole_is_cut_off(tmp_path):
     play(policy, 2)
     policy.decision_log.flush()
     assert frame(path)["id"].tolist() == [0, 1, 2, 3, 4]
+    assert _whole(io.BytesIO(b"a line\nanother\n" + b"x" * (2**16 - 1))) == 15  # a line ends where a read begins
 
 
 def test_names_with_commas_quotes_and_lines_come_back(path):

@@ -42,13 +42,14 @@ def test_entries_come_back_in_order_and_each_is_seen_or_not(tmp_path: Path) -> N
         2,
         (3, (1.0, -2.0)),
         4,
+        decision(5, size=1),
     ]
     journal.add(entries[:4])
     seen = journal.place()["bytes"]
     journal.add(entries[4:])
     found = list(reopened(tmp_path, journal, seen).entries())
     assert [told(entry) for _, entry in found] == [told(entry) for entry in [decision(0), *entries]]
-    assert [known for known, _ in found] == [True] * 5 + [False] * 5
+    assert [known for known, _ in found] == [True] * 5 + [False] * 6
 
 
 def test_what_comes_together_is_one_record(tmp_path: Path) -> None:
