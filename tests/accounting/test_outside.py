@@ -383,6 +383,12 @@ def light(self, edges):
     return tuple(0.9 * mass for mass in Flips.masses(self, edges))
 
 
+def negative(self, edges):
+    """Q's lowest mass is."""
+    p, q = Flips.masses(self, edges)
+    return p, np.append(-0.01, q[1:])
+
+
 WRONG = {
     "delta": Flips(0.5, tilt=0.99),
     "law of −L": type("Skew", (Symmetric,), {"delta": Lopsided.delta, "masses": Lopsided.masses})(),
@@ -390,6 +396,7 @@ WRONG = {
     "highest": changed("highest", lambda self, tail: 0.3),
     "lowest": changed("lowest", lambda self, tail: 0.3),
     "mass 1": changed("masses", light),
+    "Q at most that": changed("masses", negative),
     "shape": changed("masses", lambda self, e: (np.zeros(3), np.zeros(3))),
 }
 

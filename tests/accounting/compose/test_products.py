@@ -2,14 +2,15 @@
 
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from accounting import Gaussian, PoissonSubsampled, RandomizedResponse
+from accounting import Gaussian, Laplace, PoissonSubsampled, RandomizedResponse
 from accounting.compose import pld
-from accounting.compose.convolution import Directly, Transformed
+from accounting.compose.convolution import NEGLIGIBLE, Convolution, Directly, Transformed
 from accounting.compose.pairs import alternatives
 
 TIMES = (1, 6, 3)
@@ -43,6 +44,21 @@ def test_errors_are_within_their_bounds(kind, gap):
     # neither bound is idle, and nothing but a transform needs the first
     assert (largest > 1e-17, relative > 0) == ((True, False) if kind is Transformed else (False, True))
     assert kind is Transformed or largest < 1e-290
+
+
+@pytest.mark.parametrize("cut", [{"top": 5.0, "tilt_above": 4.0}, {"bottom": 2.5, "tilt_below": -2.0}], ids=str)
+def test_what_lies_outside_of_a_window_is_paid_for(cut):
+    level = math.log(1e-6)
+    losses = Convolution(((Laplace(9.0).pair(), 100),), level + math.log(NEGLIGIBLE))
+    window = losses.window(4.0, level)
+    narrow = replace(window, **cut)
+    (whole, below), (found, least) = (
+        [losses.compose(some, 1e-3, lower=lower) for lower in (False, True)] for some in (window, narrow)
+    )
+    for at in (3.0, 4.0):
+        # a loss above it counts as infinite; one below it may come to lie above ε
+        assert whole.delta(at) < found.delta(at) <= whole.delta(at) + found.wraps(at) + found.extra
+        assert least.delta_at_least(at, found, 1e-6) <= below.delta_at_least(at, whole, 1e-6)
 
 
 RARE = 5 * PoissonSubsampled(Gaussian(1.66), 5.7e-4) + 10 * PoissonSubsampled(RandomizedResponse(1.7, 7), 9.7e-4)

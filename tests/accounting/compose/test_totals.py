@@ -112,6 +112,7 @@ def test_nothing_costs_nothing():
     assert delta(Composed(), 0.0) == 0.0
     assert set(compare(Composed(), 1e-6).values()) == {0.0}
     assert epsilon(PureDP(0.0), 0.0) == 0.0
+    assert epsilon(PoissonSubsampled(Composed(), 0.1), 1e-6, accountant="pld") == 0.0
 
 
 # ------------------------------------------------------------------------------------------------------ failures

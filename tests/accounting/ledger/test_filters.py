@@ -449,3 +449,11 @@ def test_no_adaptive_choice_passes_the_budget(accountant, loose_delta):
     loose = Budget(1.0, loose_delta)
     rule = first_filter(loose, choices[0], accountant=accountant).rule
     assert worst_delta(budget, lambda: make_filter(loose, rule), choices) > budget.delta
+
+
+def test_a_whole_that_fills_the_budget_is_a_plan_unless_the_caller_chose():
+    budget = Budget(1.0, 1e-6)
+    step = calibrate(lambda z: 10 * Gaussian(z), budget)
+    first, whole = Gaussian(step), 10 * Gaussian(step)
+    assert first_filter(budget, first, whole=whole).rule.plan == whole
+    assert first_filter(budget, first, whole=whole, accountant="gdp").rule.accountant == "gdp"

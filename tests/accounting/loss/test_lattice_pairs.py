@@ -19,6 +19,7 @@ from accounting import (
     calibrate,
     gdp,
 )
+from accounting.compose.pairs import alternatives
 from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger.filters.choice import first_filter
 from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
@@ -147,6 +148,10 @@ def test_several_releases_cost_one_excess():
     assert mixed == composed_mu([(1.5, 2), (3.0, 5)])
     # Gaussian noise that comes first takes nothing off: who plays the lattice last has seen it
     assert gdp(Gaussian(0.5) + DiscreteGaussian(1.0)) >= math.hypot(2.0, discrete_gaussian_mu(1.0)) * (1 - 1e-12)
+    # in the privacy loss one of them keeps its own pair
+    (((others, count), strongest),) = alternatives(10 * DiscreteGaussian(2.0))
+    assert (count, strongest) == (1, (LatticePair(2.0), 1))
+    assert others.mu == pytest.approx(composed_mu([(2.0, 9)]), rel=1e-12)
     plain = composed_mu([(0.58, 10**6)])
     assert plain <= 1e3 * discrete_gaussian_mu(0.58) * (1 + 1e-9)
 

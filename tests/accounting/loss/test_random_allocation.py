@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,11 +27,11 @@ from accounting import (
     epsilon,
 )
 from accounting.ledger.record.release_json import decode, encode
-from accounting.loss import allocated
+from accounting.loss import allocated, allocated_epochs, allocated_swaps
 from accounting.loss.allocated import AllocatedPair, SwappedAllocatedPair
 from accounting.loss.allocated_epochs import large_ratios
-from accounting.loss.allocated_ratio import Ratio, ends_of
-from accounting.loss.allocated_sums import _powers_by_terms
+from accounting.loss.allocated_ratio import Ends, Ratio, contracted, ends_of, spread
+from accounting.loss.allocated_sums import Measured, _powers_by_terms, sums_of
 from accounting.loss.gaussian import GaussianPair
 from accounting.loss.pair import LossPair, check_pair
 from accounting.loss.responses import Coins, RangePair
@@ -111,6 +112,32 @@ def test_a_fair_coin_is_what_enumeration_finds(present: bool) -> None:
         assert exact * (1 - 1e-4) <= below.delta(at) <= exact <= above.delta(at) <= exact * (1 + 1e-4)
 
 
+@pytest.mark.parametrize("name", ["Laplace", *PAIRS])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_ratio_is_brought_to_few_points_from_both_sides(name: str, turned: bool, grows: bool) -> None:
+    """Which reach beyond the largest one: what is expected of these is more than of the ratio, or less."""
+    pair = Laplace(1.0).pair() if name == "Laplace" else PAIRS[name]
+    levels = np.linspace(-1.6, 1.6, 33)
+    if name == "Laplace":
+        exact = [pair.delta(at) for at in levels]
+    else:
+        exact = [divergence(*atoms(pair)[:: 1 if turned is not grows else -1], at) for at in levels]
+    ratio = Ratio(pair, turned, grows)
+    ends = ends_of(ratio, 0.0, 2)
+    least, most, off = ends.least, 1.25 * ends.cut, 2 * ends.off
+    above = np.linspace(least, most, 40)
+    below = np.linspace(least, most * (1 - off), 40) if grows else np.linspace(least * (1 + off), most, 40)
+    for sign, values, masses in (
+        (1, above, spread(ratio, above, 0.0)),
+        (-1, below, contracted(ratio, below, 0.0, Ends(least, most, ends.off))),
+    ):
+        scale = np.exp(levels)[:, None]
+        gap = sign * (np.maximum(values - scale if grows else 1 - scale * values, 0.0) @ masses - exact)
+        assert np.all(gap >= -1e-12)
+        assert np.all(gap <= 0.05)
+
+
 def test_characteristic_functions_are_off_by_no_more_than_they_say() -> None:
     """Of a fair coin: |φ| is a cosine, and vanishes."""
     nodes, place, times = 3 << 14, 571, 2
@@ -122,6 +149,34 @@ def test_characteristic_functions_are_off_by_no_more_than_they_say() -> None:
     cosine = np.sin(np.pi * from_zero[near] / (2 * nodes))
     found = np.exp(log_power.real[near])
     assert np.all(abs(found - cosine**times) <= found * np.expm1(off[near]) + 1e-30)
+
+
+def test_what_sums_may_be_off_by_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By bounds from both sides, where all masses are off to the wrong side by as much as is said."""
+
+    def curve(*, lower: bool) -> np.ndarray:
+        allocated._epoch.cache_clear()
+        each = [AllocatedPair(Coins(0.8), 3, present, lower).delta(0.2) for present in (True, False)]
+        return np.array(each if lower else [*each, *allocated_swaps.swap_curve(Coins(0.8), 3)[1]])
+
+    def off_by(wrong: float) -> None:
+        def off(*of: Any) -> tuple[Measured, ...]:
+            return tuple(
+                (masses + wrong * 1e-7, each + 1e-7, norm + 1e-7 * math.sqrt(masses.size))
+                for masses, each, norm in sums_of(*of)
+            )
+
+        for module in (allocated_epochs, allocated_swaps):
+            monkeypatch.setattr(module, "sums_of", off)
+
+    for name, few in (("_EVEN", 3), ("_LARGEST", 0.5)):
+        monkeypatch.setattr(allocated_swaps, name, few)
+    above, below = (curve(lower=lower) for lower in (False, True))
+    off_by(-1.0)
+    assert np.all(curve(lower=False) >= above)
+    off_by(1.0)
+    assert np.all(curve(lower=True) <= below * (1 + 1e-12))
+    allocated._epoch.cache_clear()
 
 
 @pytest.mark.parametrize(("steps", "rate"), [(2, 1.0), (3, 1.0), (3, 0.7)])
