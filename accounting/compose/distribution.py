@@ -282,7 +282,8 @@ def _on_a_grid(parts: Parts) -> GridPair:
     start, end = (int(some[0]), int(some[-1]) + 1) if some.size else (0, mass.size)
     beyond = total.extra + float(mass[end:].sum())
     kept = mass[start:end].copy()
-    kept[0] += float(mass[:start].sum())
+    # so is what lies below the window, which may have come to lie beyond the largest loss, where nothing is kept
+    kept[0] += float(mass[:start].sum()) + math.exp(total.from_below[0])
     return GridPair(float(total.step), first + start, kept, min(1.0, beyond))
 
 

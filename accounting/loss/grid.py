@@ -34,7 +34,8 @@ class GridPair(LopsidedAtoms):
         mass = np.array(self.mass, dtype=np.float64)
         if mass.ndim != 1 or mass.size == 0 or not np.all(mass >= 0):
             raise ValueError(f"mass must be a row of numbers ≥ 0, got mass={self.mass!r}")
-        if abs(float(mass.sum()) + self.beyond - 1) > 1e-6:
+        # what is missing would be free of charge; what is more than 1 only adds
+        if not -1e-12 <= float(mass.sum()) + self.beyond - 1 <= 1e-6:
             raise ValueError(f"mass and beyond must add up to 1, got {float(mass.sum()) + self.beyond!r}")
         mass.setflags(write=False)
         object.__setattr__(self, "mass", mass)

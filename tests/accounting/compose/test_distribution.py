@@ -155,7 +155,9 @@ def test_what_is_read_back_costs_hardly_more_alone_and_composed(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "release", [Laplace(2.0), PoissonSubsampled(Gaussian(1.1), 0.01), 3 * RandomizedResponse(0.4, 9)], ids=repr
+    "release",
+    [Laplace(2.0), 30 * Gaussian(10.0), PoissonSubsampled(Gaussian(1.1), 0.01), 3 * RandomizedResponse(0.4, 9)],
+    ids=repr,
 )
 def test_many_of_what_is_read_back_cost_hardly_more(release, tmp_path):
     """Also what a loss below 0 takes off the others is stored, and Q keeps its mass."""
@@ -165,7 +167,7 @@ def test_many_of_what_is_read_back_cost_hardly_more(release, tmp_path):
     assert (100 * found).epsilon(1e-6) == pytest.approx((100 * held).epsilon(1e-6), rel=1e-5)
     for pair in (pair for side in found._grids for pair in side):
         losses = pair.step * (pair.first + np.arange(pair.mass.size))
-        assert pair.mass @ np.exp(-losses) == pytest.approx(1.0, abs=1e-8)
+        assert pair.mass @ np.exp(-losses) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_what_loses_nothing_but_by_failing_is_read_back_as_that(tmp_path):
@@ -195,6 +197,7 @@ def test_a_file_of_another_format_is_refused(tmp_path):
     [
         ({"step": 0.0}, "step"),
         ({"mass": [0.5, 0.4]}, "add up to 1"),
+        ({"mass": [0.4, 0.6 - 5e-7]}, "add up to 1"),
         ({"mass": [1.2, -0.2]}, "≥ 0"),
         ({"mass": [[1.0]]}, "row"),
         ({"beyond": 1.5}, "beyond"),
