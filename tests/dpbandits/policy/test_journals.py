@@ -52,6 +52,12 @@ def test_entries_come_back_in_order_and_each_is_seen_or_not(tmp_path: Path) -> N
     assert [known for known, _ in found] == [True] * 5 + [False] * 6
 
 
+def test_a_journal_that_is_shorter_than_was_seen_is_refused(tmp_path: Path) -> None:
+    journal = Journal.fresh(tmp_path / "c", RUN, {})
+    with pytest.raises(ValueError, match="must be beside its checkpoint, whole"):
+        reopened(tmp_path, journal, journal.place()["bytes"] + 1)
+
+
 def test_what_comes_together_is_one_record(tmp_path: Path) -> None:
     journal = Journal.fresh(tmp_path / "c", RUN, {})
     journal.add([*((i, 1.0) for i in range(50)), *range(50, 100), *map(decision, range(100, 150))])
