@@ -109,6 +109,7 @@ def test_what_a_full_disk_left_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mo
     "record",
     [
         ["d", 0, 0, "", [], 2**63],
+        ["x", 0, 0, "", [], 0],
         ["d", 0, 0, "", [], -(2**63) - 1],
         ["d", 0, 0, "", [1, "a"], 0],
         ["d", 0, 0, "", [1, 2.0], 0],
