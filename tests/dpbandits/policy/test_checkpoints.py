@@ -247,6 +247,20 @@ def test_expired_decisions_stay_expired(name, tmp_path):
     assert loaded(tmp_path / "c").open_decisions == known
 
 
+def test_decisions_stay_expired_where_a_crash_follows_a_release(tmp_path):
+    """The next decision, which would let others expire, was not written; these stand in the journal as open."""
+    policy = one(checkpoint=tmp_path / "c", expire_after=6)
+    while policy.releases < 2:
+        known = policy.open_decisions
+        policy.select(np.eye(policy.dim))
+    del policy
+    gc.collect()
+    (journal,) = tmp_path.glob(".c.*.journal")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-1]))
+    assert loaded(tmp_path / "c").open_decisions == known
+
+
 # through a shuffler, or in epochs, it is public which rewards count for nothing any more
 DROPPING = {*EPOCHS, *(name for name in SMALL if "Shuffle" in name)} - {"ShufflePersonGLM"}
 
