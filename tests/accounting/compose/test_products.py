@@ -68,6 +68,8 @@ def test_what_lies_outside_of_a_window_is_paid_for(cut):
         # that lies below
         assert whole.delta(at) < found.delta(at) <= whole.delta(at) + found.wraps(at) + found.extra
         assert least.delta_at_least(at, found, 1e-6) <= below.delta_at_least(at, whole, 1e-6)
+    # below it nothing is known
+    assert found.losses[0] < 0 or found.epsilon(0.9) == pytest.approx(found.losses[0], rel=1e-12)
 
 
 RARE = 5 * PoissonSubsampled(Gaussian(1.66), 5.7e-4) + 10 * PoissonSubsampled(RandomizedResponse(1.7, 7), 9.7e-4)
