@@ -126,11 +126,11 @@ def test_no_order_costs_more_than_the_sum():
         assert exact * (1 - 1e-12) <= composed_mu([(z, count)]) <= exact * 1.01
 
 
-def test_a_wide_interval_of_scales_is_covered():
+def test_wide_and_narrow_intervals_of_scales_are_covered():
     epsilons = np.linspace(0.0, 5.0, 101)
-    for vector in [(1,), (1, 1), (2, 1)]:
+    for vector, share in itertools.product([(1,), (1, 1), (2, 1)], [1.1, 1.0003]):
         length = math.sqrt(sum(v * v for v in vector))
-        sigma = length * np.array([1.0, 1.1])
+        sigma = length * np.array([1.0, share])
         most = _most(vector, sigma, epsilons)
         for scale in np.linspace(*sigma, 23):
             assert np.all(exact_delta(scale, vector, epsilons) <= most)

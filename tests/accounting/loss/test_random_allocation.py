@@ -33,6 +33,7 @@ from accounting.loss.allocated_epochs import large_ratios
 from accounting.loss.allocated_ratio import Ends, Ratio, contracted, ends_of, spread
 from accounting.loss.allocated_sums import Measured, _powers_by_terms, sums_of
 from accounting.loss.gaussian import GaussianPair
+from accounting.loss.grid import GridPair
 from accounting.loss.pair import LossPair, check_pair
 from accounting.loss.responses import Coins, RangePair
 
@@ -96,6 +97,19 @@ def test_it_is_what_enumeration_finds(name: str, present: bool) -> None:
             assert below.delta(at) == pytest.approx(exact, rel=2 * close, abs=1e-7)
             assert above.delta(at) == pytest.approx(exact, rel=close, abs=1e-7)
         check_pair(above)
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_outputs_that_one_law_lacks_are_what_enumeration_finds(present: bool) -> None:
+    low, fails = 0.3, 0.05
+    p = np.array([(1 - fails) * low, (1 - fails) * (1 - low), fails, 0.0])
+    pair = GridPair(math.log(1 / low - 1), -1, np.array([p[0], 0.0, p[1]]), fails)
+    q = p[[1, 0, 3, 2]]
+    laws = enumerated(p, q, 3) if present else enumerated(q, p, 3)[::-1]
+    above, below = (AllocatedPair(pair, 3, present, lower) for lower in (False, True))
+    for at in (0.0, 0.2, 0.5):
+        exact = divergence(*laws, at)
+        assert below.delta(at) <= exact <= above.delta(at) <= exact * (1 + 1e-7)
 
 
 @pytest.mark.parametrize("present", [True, False])

@@ -178,6 +178,8 @@ def test_swaps_of_discrete_and_of_continuous_noise_agree():
     assert epsilon(50 * fine, 1e-6) == pytest.approx(float(epsilon(50 * smooth, 1e-6)), rel=2e-4)
     # 50 swaps of 10 % cost 3.51 when they were priced as two full steps
     assert epsilon(50 * smooth, 1e-6) == pytest.approx(2.7213, abs=1e-4)
+    # losses whose powers of e are beyond floats
+    assert swapped(LaplacePair(1000.0), 0.1).highest(-1.0) == pytest.approx(1000 - math.log(9), rel=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------------ fixed batches

@@ -202,6 +202,12 @@ def test_the_pair_is_above_its_curve_where_q_has_less_than_floats_hold(mu):
         )
 
 
+def test_a_row_of_little_weight_costs_little_however_large_its_curvature():
+    for mu in (0.01, 0.05):
+        # what it shifts by, and the whole rise of v times the largest density
+        assert OneRowPair(mu, 0.5, False).delta(0.0) <= gdp_delta(mu, 0.0) + 2.001 * mu / math.sqrt(2 * math.pi)
+
+
 def test_values_that_no_pair_has_are_drawn_together():
     # it need not be convex: the hull is what is left
     pair = OneRowPair(0.1, 3.0, False)
