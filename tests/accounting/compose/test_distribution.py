@@ -192,6 +192,15 @@ def test_a_file_of_another_format_is_refused(tmp_path):
         PLD.load(tmp_path / "loss.npz")
 
 
+def test_a_file_that_lacks_a_direction_is_refused(tmp_path):
+    PLD.of(Laplace(2.0)).save(tmp_path / "loss.npz")
+    with np.load(tmp_path / "loss.npz") as stored:
+        kept = {name: stored[name] for name in stored.files if name != "absent_0"}
+    np.savez(tmp_path / "loss.npz", **kept)
+    with pytest.raises(ValueError, match="shorter"):
+        PLD.load(tmp_path / "loss.npz")
+
+
 @pytest.mark.parametrize(
     ("values", "match"),
     [

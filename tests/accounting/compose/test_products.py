@@ -10,7 +10,7 @@ import pytest
 
 from accounting import Gaussian, Laplace, PoissonSubsampled, RandomizedResponse
 from accounting.compose import pld
-from accounting.compose.convolution import NEGLIGIBLE, Convolution, Directly, Transformed
+from accounting.compose.convolution import NEGLIGIBLE, Convolution, Directly, Sum, Transformed
 from accounting.compose.pairs import alternatives
 
 TIMES = (1, 6, 3)
@@ -63,13 +63,20 @@ def test_what_lies_outside_of_a_window_is_paid_for(cut):
     (whole, below), (found, least) = (
         [losses.compose(some, 1e-3, lower=lower) for lower in (False, True)] for some in (window, narrow)
     )
-    for at in (2.6, 3.0, 4.0):
+    for at in (2.6, 3.0, 4.0, found.losses[-1] - 0.5):
         # a loss above it counts as infinite; it may come to lie above ε once more where the window is short, as may one
         # that lies below
         assert whole.delta(at) < found.delta(at) <= whole.delta(at) + found.wraps(at) + found.extra
-        assert least.delta_at_least(at, found, 1e-6) <= below.delta_at_least(at, whole, 1e-6)
+        assert least.delta_at_least(at, found, 1e-6) <= max(0.0, below.delta_at_least(at, whole, 1e-6))
     # below it nothing is known
     assert found.losses[0] < 0 or found.epsilon(0.9) == pytest.approx(found.losses[0], rel=1e-12)
+
+
+def test_without_a_tilt_all_that_wraps_around_counts():
+    losses = 0.1 * np.arange(-5, 5)
+    below, above = (math.log(0.1), 1.0), (-math.inf, 0.0)
+    total = Sum(losses, np.full(10, 0.1), (0.0, 0.0), 0.0, 0.0, 0.0, below, above, 0.1, 1.0, 1)
+    assert total.wraps(0.2) == pytest.approx(0.1, rel=1e-8)
 
 
 RARE = 5 * PoissonSubsampled(Gaussian(1.66), 5.7e-4) + 10 * PoissonSubsampled(RandomizedResponse(1.7, 7), 9.7e-4)
