@@ -150,7 +150,7 @@ class PLD:
                 raise ValueError(f"expected a PLD of format {_FORMAT}, got {int(stored['format'])} in {path}")
             log_survival = float(stored["log_survival"])
             found = [
-                [GridPair(float(a[0]), int(a[1]), a[3:], float(a[2])) for a in side]
+                [_stored(float(a[0]), int(a[1]), a[3:], float(a[2])) for a in side]
                 for side in (
                     [stored[f"{name}_{i}"] for i in range(sum(key.startswith(f"{name}_") for key in stored.files))]
                     for name in ("present", "absent")
@@ -261,6 +261,12 @@ def _deltas(parts: Parts, epsilons: Array) -> Array:
     found = [total for value, total in answers(parts, _LEVELS) if math.isfinite(value)]
     many = [many_deltas.deltas(total, epsilons) for total in found]
     return np.asarray(np.min([np.ones(epsilons.size), *many], axis=0))
+
+
+def _stored(step: float, first: int, mass: Array, beyond: float) -> GridPair:
+    """A loss from a file: what is missing of it, as files of an earlier state lack the least losses, is infinite."""
+    missing = 1.0 - float(mass.sum()) - beyond
+    return GridPair(step, first, mass, beyond + missing if 0 < missing <= 1e-6 else beyond)
 
 
 def _on_a_grid(parts: Parts) -> GridPair:
