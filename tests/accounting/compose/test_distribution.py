@@ -199,7 +199,7 @@ def test_what_a_file_lacks_of_a_loss_is_infinite(tmp_path):
     for name in ("present_0", "absent_0"):
         kept[name][3] -= 5e-7
     np.savez(tmp_path / "loss.npz", **kept)
-    assert PLD.load(tmp_path / "loss.npz").delta(0.51) == pytest.approx(5e-7, rel=1e-6)
+    assert PLD.load(tmp_path / "loss.npz").delta(0.51) == pytest.approx(5e-7, rel=1e-3)
 
 
 def test_a_file_that_lacks_a_direction_is_refused(tmp_path):
