@@ -250,6 +250,8 @@ def test_other_software_says_the_same():
         theirs = held.to_dp_accounting()
         assert theirs.get_epsilon_for_delta(1e-6) == pytest.approx(held.epsilon(1e-6), rel=1e-3)
         assert PLD.from_dp_accounting(theirs).epsilon(1e-6) == pytest.approx(held.epsilon(1e-6), rel=1e-3)
+    failing = PLD.of(ApproxDP(0.3, 0.25))
+    assert failing.to_dp_accounting().get_delta_for_epsilon(0.0) == pytest.approx(failing.delta(0.0), rel=1e-3)
     theirs = distribution.from_gaussian_mechanism(1.1, sampling_prob=0.01).self_compose(300)
     ours = PLD.from_dp_accounting(theirs)
     assert ours.epsilon(1e-6) == pytest.approx(theirs.get_epsilon_for_delta(1e-6), rel=1e-4)
