@@ -270,9 +270,9 @@ def _answer(
     if tests:
         given["where"] = np.logical_and.reduce([passing(test, lambda named: np.asarray(data[named])) for test in tests])
     keyed = groups or ([column] if name == "top_k" and column is not None else [])
-    group_labels(data, keyed)
     if "keys" in given and keyed:
         given["keys"] = typed_keys(given["keys"], data, keyed)
+    group_labels(data, keyed)
     if "bound" in given:
         given["bound"] = given["bound"].lstrip("-").replace("-", "_")
     ledger = None if ledger_place is None else Ledger.open(ledger_place)

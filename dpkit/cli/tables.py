@@ -143,7 +143,7 @@ def typed_keys(keys: Sequence[str], data: Any, columns: Sequence[str]) -> Any:
     """The keys as the columns' types, numbers where those hold numbers.
 
     Of several columns, each key is COLUMN=VALUE, for all cells of the values that are listed so, or a cell,
-    VALUE,VALUE, in the order of the columns.
+    VALUE,VALUE, in the order of the columns. To be asked before :func:`group_labels`.
     """
     if len(columns) == 1:
         return [_typed(key, data[columns[0]]) for key in keys]
@@ -166,6 +166,10 @@ def typed_keys(keys: Sequence[str], data: Any, columns: Sequence[str]) -> Any:
 
 def _typed(key: str, column: Any) -> Any:
     kind = getattr(column.dtype, "kind", "O")
+    if kind == "b":
+        if key.lower() not in ("true", "false"):
+            raise ValueError(f"--key must be true or false, as the column {column.name!r} is, got {key!r}")
+        return key.lower()  # as group_labels calls them
     if len(column) and kind not in "iuf":
         return key
     try:

@@ -18,6 +18,7 @@ from dpkit.queries._columns import coded_by, codes, is_column, labels, name_of, 
 from dpkit.queries._dates import as_dates
 from dpkit.queries._drawn import shown
 from dpkit.queries._units import Share
+from dpkit.queries._where import kind_of, missing
 
 __all__ = ["by", "fitting_keys", "group_names", "grouped_by", "known_labels", "listed", "uses"]
 
@@ -63,12 +64,24 @@ def fitting_keys(found: NDArray[Any], keys: list[Any]) -> list[Any]:
         keys = [shown(as_dates("keys", [key], private=False)[0].astype("datetime64[s]")) for key in keys]
     if not found.size:
         return keys
+    held = _held(found)
     texts = [isinstance(key, str) for key in keys]
-    if found.dtype.kind in "iuf" and any(texts):
+    if held == "numbers" and any(texts):
         raise TypeError(f"keys must be numbers, as the column is, got {keys[texts.index(True)]!r}")
-    if not all(texts) and found.dtype.kind in "OUST" and all(isinstance(label, str) for label in found.flat):
+    if held == "texts" and not all(texts):
         raise TypeError(f"keys must be texts, as the column is, got {keys[texts.index(False)]!r}")
+    if held == "truth" and (strange := [key for key in keys if key not in (True, False)]):
+        raise TypeError(f"keys must be True and False without quotes, as the column is, got {strange[0]!r}")
     return keys
+
+
+def _held(found: NDArray[Any]) -> str:
+    """What all known labels are, numbers, texts or truth; nothing where they are of several kinds or of another."""
+    kind = found.dtype.kind
+    if kind != "O":
+        return {"b": "truth", "i": "numbers", "u": "numbers", "f": "numbers", "U": "texts", "T": "texts"}.get(kind, "")
+    kinds = {kind_of(one) for one in set(map(type, found[~missing(found)].tolist()))}
+    return kinds.pop() if len(kinds) == 1 else ""
 
 
 def listed(keys: Any, names: Sequence[str]) -> list[Any]:

@@ -36,6 +36,8 @@ __all__ = [
     "Not",
     "Test",
     "Where",
+    "kind_of",
+    "missing",
     "named_columns",
     "number_in",
     "parse",
@@ -261,7 +263,7 @@ def _truth(tree: Where, columns: dict[str, NDArray[Any]]) -> tuple[Mask, Mask]:
         (yes, no), (also, nor) = _truth(tree.left, columns), _truth(tree.right, columns)
         return (yes & also, no | nor) if isinstance(tree, Both) else (yes | also, no & nor)
     array = columns[tree.column]
-    known = ~_missing(array)
+    known = ~missing(array)
     kind = _kind(array, known, tree.column)
     if isinstance(tree, Known):
         if kind == "truth":
@@ -277,7 +279,8 @@ def _truth(tree: Where, columns: dict[str, NDArray[Any]]) -> tuple[Mask, Mask]:
     return found & known, ~found & known
 
 
-def _missing(array: NDArray[Any]) -> Mask:
+def missing(array: NDArray[Any]) -> Mask:
+    """Which values are not known."""
     if array.dtype.kind == "M":
         return np.asarray(np.isnat(array), np.bool_)
     if array.dtype.kind not in "fO":
@@ -293,7 +296,7 @@ def _kind(array: NDArray[Any], known: Mask, column: str) -> str:
         return "anything"  # an empty column is answered as a full one would be
     if kind in "iufbMUS":
         return {"b": "truth", "M": "dates", "U": "texts", "S": "texts"}.get(kind, "numbers")
-    kinds = {_kind_of(kind) for kind in set(map(type, array[known].tolist()))}
+    kinds = {kind_of(kind) for kind in set(map(type, array[known].tolist()))}
     if len(kinds) > 1 or "" in kinds:
         raise ValueError(
             f"where must ask about a column of one kind, numbers, texts, dates or true and false, and {column!r} holds "
@@ -302,7 +305,8 @@ def _kind(array: NDArray[Any], known: Mask, column: str) -> str:
     return kinds.pop()
 
 
-def _kind_of(kind: type) -> str:
+def kind_of(kind: type) -> str:
+    """What values of a type are: numbers, truth, dates, texts, or nothing of these."""
     import datetime
     import numbers
     from decimal import Decimal

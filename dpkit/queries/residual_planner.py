@@ -44,7 +44,8 @@ from accounting.arrays import Array
 from accounting.checks import positive
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
-from dpkit.queries._columns import coded_by, labels, mask
+from dpkit.queries._columns import coded_by, mask
+from dpkit.queries._groups import fitting_keys, known_labels
 from dpkit.queries._rows import given, rows_of
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.engines import Table
@@ -258,7 +259,7 @@ def _loaded(
     """The exact tables of data in memory, once the cost is recorded."""
     rows = None if where is None else mask(data, where)
     coded = [
-        coded_by(labels(data, name, f"keys[{name!r}]", rows), values)
+        coded_by(found := known_labels(data, name, rows, f"keys[{name!r}]"), fitting_keys(found, list(values)))
         for name, values in zip(names, domain, strict=True)
     ]
     listed = reduce(np.logical_and, [code >= 0 for code in coded])

@@ -108,6 +108,16 @@ def test_a_ledger_gives_its_terms_and_refuses_what_passes_them(file, tmp_path):
         assert not ledger.simulation
 
 
+def test_keys_of_a_column_of_truth_are_read_in_any_case_and_no_other_text_is(tmp_path):
+    path = tmp_path / "flags.csv"
+    path.write_text("flag,town\n" + "True,Linz\n" * 3 + "False,Linz\n" * 2)
+    assert counted(path, "--groups", "flag", "--key", "True", "--key", "FALSE") == [3, 2]
+    crossed = ("--groups", "flag", "--groups", "town", "--key")
+    assert counted(path, *crossed, "True,Linz", "--key", "false,Linz") == [3, 2]
+    told = run(path, "--top", "flag", "--key", "yes", "--key", "true", "--epsilon", 1, status=2)
+    assert "--key must be true or false, as the column 'flag' is, got 'yes'" in told.replace("\n", " ")
+
+
 def test_the_help_says_how():
     told = run("--help")
     for word in ("--max-contributions", "--bounds", "Parquet", "survey.csv"):

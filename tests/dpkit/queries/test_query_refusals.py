@@ -25,6 +25,7 @@ BY = {"groups": "g", "keys": list("abc")}
 FULL = Budget(1.0, 0.0, adjacency="add_remove")
 NAN_PERSONS, TRUE = np.array([1.0, math.nan]), np.ones(2, bool)
 EACH, GROUPED = {"person": "id", "budget": PERSON}, {"person": "id", "budget": PERSON, **BY}
+MAYBE, KNOWN = [True, None], np.array([True, False])
 GONE = {"groups": ["a", None, None], "keys": ["a"], "where": np.array([True, True, False])}
 UNIT = {"bounds": (0, 1)}
 
@@ -32,6 +33,10 @@ UNIT = {"bounds": (0, 1)}
 WRONG = [
     ("count", (TABLE,), {"groups": "g", "keys": "abc"}, TypeError, r"the text 'abc': write \['abc'\]"),
     ("count", (TABLE,), {"groups": ["g", "id"], "keys": {"g": "abc", "id": [1]}}, TypeError, r"write \['abc'\]"),
+    ("count", ({"g": TRUE},), {"groups": "g", "keys": ["True"]}, TypeError, "True and False without quotes, as"),
+    ("count", ({"g": MAYBE},), {"groups": "g", "keys": ["True"], "where": KNOWN}, TypeError, "keys must be True and"),
+    ("top_k", ([True, False],), {"keys": ["True", "False"]}, TypeError, "keys must be True and False"),
+    ("marginals", ({"g": TRUE},), {"keys": {"g": ["True"]}}, TypeError, "keys must be True and False"),
     ("count", (TABLE,), {"where": "x"}, TypeError, r'where="\(x\)" means the rows that have a value there'),
     ("variance", ([1.0],), {"bounds": (-1e308, 1e307)}, ValueError, r"at most 1e\+150 apart.*count in a larger unit"),
     ("mean", (TABLE, "x"), {}, TypeError, "bounds must be given.*without looking"),
