@@ -140,7 +140,8 @@ class Ledger:
         budget, accountant, failure_delta, plan
             As for :class:`Ledger`, fixed from now on.
         witness : path, address or Witness, optional
-            As for :meth:`open`. The one at a path or an address is made.
+            As for :meth:`open`. The one at a path or an address is made. The ledger remembers that it has one: from
+            now on nothing is recorded in it, or in a copy of it, that is opened without.
 
         Raises
         ------
@@ -164,7 +165,7 @@ class Ledger:
             ...
         FileExistsError: /...releases.ledger exists already: Ledger.open opens it
         """
-        asked = _opening(budget, accountant, failure_delta, plan)
+        asked = replace(_opening(budget, accountant, failure_delta, plan), witnessed=witness is not None)
         with closing(_stored(path)) as stored:
             if not stored.create(asked):
                 raise FileExistsError(f"{stored.name} exists already: Ledger.open opens it")
@@ -202,7 +203,8 @@ class Ledger:
             A second ledger on another volume or server, which :meth:`backup` or :meth:`create` made: every entry is
             written there, too, before a spend returns. The ledger must hold all that the witness has seen, so that one
             that was put back from an older copy is refused, and :meth:`catch_up` mends it. An object with the methods
-            of :class:`accounting.ledger.Witness` may keep the entries anywhere else.
+            of :class:`accounting.ledger.Witness` may keep the entries anywhere else. A ledger that was made with a
+            witness can be read without, and not be spent from.
 
         Raises
         ------
@@ -248,6 +250,13 @@ class Ledger:
                 opening = balance.opening
             if watch is not None:
                 watch.check()
+            elif opening.witnessed:
+                ledger._recorder.refusal = (
+                    f"{stored.name} was made with a witness, and was opened without: nothing was recorded, and nothing "
+                    "may be released, as an older copy of it would not show. Name the witness, by Ledger.open(..., "
+                    "witness=...), --witness of a command, or witness under [storage] of a service; if it is lost, "
+                    "Ledger.backup or `dpkit ledger backup` makes another"
+                )
             if expected_head is not None:
                 ledger.verify(expected_head=expected_head)
             for name in ("budget", "accountant", "failure_delta", "plan"):

@@ -65,6 +65,8 @@ class Recorder:
         Sees to it that a witness elsewhere has what was recorded.
     closed : bool
         Whether nothing more can be recorded.
+    refusal : str or None
+        Why nothing may be recorded here, though it can be read.
     """
 
     # the balance, while nobody uses it; see _take
@@ -74,6 +76,7 @@ class Recorder:
         self.store = store
         self.watch = watch
         self.closed = False
+        self.refusal: str | None = None
         self.lock = threading.RLock()
         with _registry_lock:
             _recorders.add(self)
@@ -119,6 +122,8 @@ class Recorder:
             while True:
                 if self.closed:
                     raise ValueError("the ledger is closed: nothing was recorded, and nothing may be released")
+                if self.refusal is not None:
+                    raise ValueError(self.refusal)
                 made = self._attempt(decide, also)
                 if made is not None:
                     if self.watch is not None:

@@ -57,6 +57,8 @@ def to_dict(entry: Entry) -> dict[str, Any]:
     stored = {field.name: _plain(getattr(said, field.name)) for field in fields(said)}
     if isinstance(entry, Opening):
         stored = {"format": FORMAT, "version": VERSION, **stored}
+        if not entry.witnessed:  # as in files that know of none
+            del stored["witnessed"]
     elif isinstance(entry, Spend):
         del stored["outcome"]  # which is an entry of its own
         if entry.row.actor is None:  # as in files that know of none
@@ -78,6 +80,8 @@ def from_dict(stored: dict[str, Any]) -> Entry:
     names = {field.name for field in fields(Row if kind == "spend" else _KINDS[kind])}
     if kind == "opening" and (written := (given.pop("format"), given.pop("version"))) != (FORMAT, VERSION):
         raise ValueError(f"expected a {FORMAT} of version {VERSION}, got {written[0]!r} {written[1]!r}")
+    if kind == "opening":
+        given = {"witnessed": False, **given}
     if kind == "spend":
         given = {"rule": None, "actor": None, **given}
         names = names - {"outcome"} | {"rule"}

@@ -83,13 +83,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Opening:
-    """The first entry: what the ledger was opened for."""
+    """The first entry: what the ledger was opened for; ``witnessed``, whether it was made with a witness."""
 
     time: datetime
     budget: Budget | None = None
     accountant: Measure | None = None
     failure_delta: float | None = None
     plan: Release | None = None
+    witnessed: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.witnessed) is not bool:
+            raise TypeError(f"witnessed must be True or False, got witnessed={self.witnessed!r}")
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,15 @@ def test_a_volume_that_went_back_is_refused_and_charged_again(tmp_path, elsewher
         spent(ledger, "c", "d")
         left, head = ledger.remaining(), ledger.head
     shutil.copy(snapshot, path)
-    Ledger.open(path).close()  # the file alone cannot tell
+    with Ledger.open(path) as alone:  # the file alone cannot tell, and can only be read
+        assert len(alone.rows()) == 2
+        before = alone.head
+        for record in (alone.spend, alone.acting("ann").spend):
+            with pytest.raises(ValueError, match=r"made with a witness, and was opened without: nothing was recorded"):
+                record(Gaussian(20.0))
+        with pytest.raises(ValueError, match="made with a witness"):
+            pickle.loads(pickle.dumps(alone)).mark("a", 1, "aa")
+        assert alone.head == before
     with pytest.raises(LedgerBehind, match=r"holds 5 entries, and its witness .* has seen 9: an older copy"):
         Ledger.open(path, witness=elsewhere)
     assert Ledger.catch_up(path, elsewhere) == 4
@@ -126,17 +134,19 @@ def test_a_witness_for_a_ledger_that_is_there_is_a_backup_of_it(tmp_path):
         with pytest.raises(FileNotFoundError, match=r"there is no witness .*`dpkit ledger backup`"):
             Ledger.open(path, witness=witness)
         ledger.backup(witness)
-    with Ledger.open(path, witness=witness) as ledger:
+    with Ledger.open(path) as ledger:  # which was made without, and remembers none
         spent(ledger, "b")
+    with Ledger.open(path, witness=witness) as ledger:
+        spent(ledger, "c")
         with pytest.raises(ValueError, match="also must be left out for a ledger with a witness"):
             ledger.mark("a", 1, "aa", also=lambda _: None)
-    assert [row.label for row in Ledger.open(witness).rows()] == ["a", "b"]
+    assert [row.label for row in Ledger.open(witness).rows()] == ["a", "b", "c"]
     with pytest.raises(ValueError, match="witness must be another place than the ledger's"):
         Ledger.open(path, witness=path)
     with pytest.raises(FileNotFoundError, match=r"Ledger\.restore makes one"):
         Ledger.catch_up(tmp_path / "lost", witness)
     with Ledger.create(tmp_path / "other", BUDGET) as other:
-        spent(other, "of another history", "and so on")
+        spent(other, "of another history", "and so", "on")
     with pytest.raises(LedgerCorrupted, match="has seen another entry"):
         Ledger.open(tmp_path / "other", witness=witness)
 
