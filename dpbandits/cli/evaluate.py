@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dpbandits.cli import options
+from dpkit.cli.options import Witness
+from dpkit.cli.printing import spending_ledger
 
 if TYPE_CHECKING:
     from accounting import Budget
@@ -59,6 +61,7 @@ def evaluate(
     ledger: Annotated[
         str | None, _release(help="Record the cost in this ledger (a file or postgresql://…), which may refuse it.")
     ] = None,
+    witness: Witness = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: rows, method, confidence, private.")
     ] = False,
@@ -76,7 +79,7 @@ def evaluate(
 
     if method not in ("snips", "ips", "doubly_robust") or (method == "doubly_robust" and (target or epsilon)):
         raise ValueError(f"--method must be snips, ips or, without --target and --epsilon, doubly_robust, got {method}")
-    if epsilon is None and (ledger is not None or max_contributions is not None):
+    if epsilon is None and (ledger is not None or witness is not None or max_contributions is not None):
         raise ValueError("--ledger and --max-contributions belong to a private release: give --epsilon, too")
     if epsilon is not None and largest_weight is None:
         raise ValueError("--largest-weight must be given with --epsilon: it bounds what one row can say")
@@ -97,7 +100,7 @@ def evaluate(
         budget, noise = _each(Budget(epsilon, delta, adjacency="add_remove", unit=unit), len(valued))
         how = {"budget": budget, "noise": noise, "method": "ips" if method == "ips" else "snips"}
         how |= {"largest_weight": largest_weight, "reward_range": reward_range, "max_contributions": max_contributions}
-        rows = _released(log, valued, how, ledger, confidence)
+        rows = _released(log, valued, how, (ledger, witness), confidence)
         size = "released with noise"
         note = f"All values together cost ε = {epsilon:g}, δ = {delta:g} per {unit}, added or removed."
     if as_json:
@@ -172,12 +175,11 @@ def _each(budget: Budget, count: int) -> tuple[Budget, str]:
 
 
 def _released(
-    log: Log, valued: Sequence[_Valued], how: dict[str, Any], place: str | None, confidence: float
+    log: Log, valued: Sequence[_Valued], how: dict[str, Any], place: tuple[str | None, str | None], confidence: float
 ) -> list[dict[str, Any]]:
-    from accounting import Ledger
     from dpbandits.lab.evaluate import private_value
 
-    ledger = None if place is None else Ledger.open(place)
+    ledger = spending_ledger(*place)
     rows = []
     with nullcontext() if ledger is None else closing(ledger):
         for name, pi, _ in valued:

@@ -11,6 +11,8 @@ import typer
 
 from dpbandits.cli.options import writable
 from dpbandits.cli.refusals import Command, Commands
+from dpkit.cli.options import Witness
+from dpkit.cli.printing import spending_ledger
 
 __all__ = ["experiment"]
 
@@ -89,6 +91,7 @@ def run(
     ] = None,
     clip: Annotated[bool, typer.Option("--clip", help="Move values outside of the range to its ends.")] = False,
     ledger: Annotated[str | None, typer.Option(help="Record the cost in this ledger, which may refuse it.")] = None,
+    witness: Witness = None,
     out: Annotated[Path | None, typer.Option(help="Write the results to this .json file, for report.")] = None,
     as_json: _Json = False,
 ) -> None:
@@ -101,7 +104,7 @@ def run(
     """
     import numpy as np
 
-    from accounting import Budget, Ledger
+    from accounting import Budget
     from dpbandits.cli.report import console, tabled
     from dpbandits.experiment import analyse
     from dpbandits.lab.tables import Table
@@ -116,7 +119,7 @@ def run(
     whose = None if person is None else table.persons(person)
     table.complain()
     budget = Budget(epsilon, delta, unit="row" if person is None else "person")
-    kept = None if ledger is None else Ledger.open(ledger)
+    kept = spending_ledger(ledger, witness)
     with nullcontext() if kept is None else closing(kept):
         results = analyse(
             found,

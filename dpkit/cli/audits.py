@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpkit.cli.options import brief
+from dpkit.cli.options import Witness, brief
 from dpkit.cli.printing import accountant_name, ledger_name, left, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def audit_command(
     expected_head: Annotated[
         str | None, typer.Option(help="A head that was noted earlier; the ledger must still contain it.")
     ] = None,
+    witness: Witness = None,
 ) -> None:
     """Verify a ledger, add it up again under every accountant, and hold it against its budget.
 
@@ -49,7 +50,7 @@ def audit_command(
         from dpkit.cli.page import broken_page, page
 
         try:
-            opened = opened_ledger(ledger, expected_head)
+            opened = opened_ledger(ledger, expected_head, witness)
             opened.close()  # what is read from here on is one state of it, whatever others add meanwhile
             report = recompute(opened, delta=delta)
             text = page(opened, report, name=name, made=made) if html is not None else ""

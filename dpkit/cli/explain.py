@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpkit.cli.options import Witness
 from dpkit.cli.printing import opened_ledger, refusals, say
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def explain_command(
     epsilon: Annotated[float | None, typer.Option(help="Explain this ε instead.")] = None,
     delta: Annotated[float, typer.Option(help="With this δ.")] = 0.0,
     ledger: Annotated[str | None, typer.Option(help="Explain all that this ledger has recorded instead.")] = None,
+    witness: Witness = None,
     prior: Annotated[
         float, typer.Option(help="How probable it was, before any release, that the unit's data were used.")
     ] = 0.5,
@@ -40,13 +42,15 @@ def explain_command(
 
         if sum(one is not None for one in (description, epsilon, ledger)) != 1:
             raise ValueError("one of DESCRIPTION, --epsilon and --ledger must be given, and no more")
+        if witness is not None and ledger is None:
+            raise ValueError("--witness is of a ledger: give --ledger, too")
         release: Release
         if description is not None:
             from dpkit.cli.expression import Expression
 
             release = Expression(description)()
         elif ledger is not None:
-            release = opened_ledger(ledger).total
+            release = opened_ledger(ledger, witness=witness).total
         elif epsilon is not None:
             release = ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
         found = attacker(release)

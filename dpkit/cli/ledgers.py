@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from dpkit.cli.options import Command, brief, print_json
+from dpkit.cli.options import Command, Witness, brief, print_json
 from dpkit.cli.printing import (
     accountant_name,
     is_export,
@@ -35,10 +35,6 @@ ledger_app = typer.Typer(
 _Place = Annotated[str, typer.Argument(metavar="LEDGER", help="The ledger's file, or a database: postgresql://…")]
 _Readable = Annotated[
     str, typer.Argument(metavar="LEDGER", help="The ledger's file, a database (postgresql://…), or exported JSON.")
-]
-
-_Witness = Annotated[
-    str | None, typer.Option(help="The second file or database that every entry goes to; then it must not be behind.")
 ]
 
 # what a ledger's relation means to whoever makes one; it is never changed
@@ -104,6 +100,7 @@ def create_command(
 @ledger_app.command("open", cls=Command)
 def open_command(
     ledger: _Readable,
+    witness: Witness = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object, as dpkit ledger create does.")
     ] = False,
@@ -112,7 +109,7 @@ def open_command(
 
     dpkit ledger open releases.ledger
     """
-    with refusals(), opened_ledger(ledger) as opened:
+    with refusals(), opened_ledger(ledger, witness=witness) as opened:
         if as_json:
             print_json(_facts(opened))
         else:
@@ -125,6 +122,7 @@ def list_command(
     scope: Annotated[str | None, typer.Option(help="Only this scope and its parts.")] = None,
     format: Annotated[str, typer.Option(help="table, csv or json; the last two hold everything.")] = "table",
     last: Annotated[int, typer.Option(help="How many of the last rows a table shows; 0 for all.", min=0)] = 50,
+    witness: Witness = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: all of the ledger, as --format json does.")
     ] = False,
@@ -140,7 +138,7 @@ def list_command(
             raise ValueError(f"--format must be table, csv or json, got {format!r}")
         if format != "table" and scope is not None:
             raise ValueError("csv and json hold the whole ledger: leave --scope out")
-        with opened_ledger(ledger) as opened:
+        with opened_ledger(ledger, witness=witness) as opened:
             if format != "table":
                 typer.echo(opened.to_csv() if format == "csv" else opened.to_json(), nl=format == "json")
                 return
@@ -182,7 +180,7 @@ def spend_command(
     scope: Annotated[str | None, typer.Option(help="The part of the data that it reads.")] = None,
     unit: Annotated[str | None, typer.Option(help="The unit that its sensitivity covers.")] = None,
     actor: Annotated[str | None, typer.Option(help="Who makes it, for the reader of the ledger.")] = None,
-    witness: _Witness = None,
+    witness: Witness = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: recorded (true or false), row, left, head, refusal.")
     ] = False,
@@ -221,7 +219,7 @@ def spend_command(
 def verify_command(
     ledger: _Readable,
     expected_head: Annotated[str | None, typer.Option(help="A head that the ledger must contain.")] = None,
-    witness: _Witness = None,
+    witness: Witness = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: verified (true or false), head, problem.")
     ] = False,
@@ -252,6 +250,7 @@ def verify_command(
 def backup_command(
     ledger: _Place,
     copy: Annotated[str, typer.Argument(help="The copy, a file or a database, where nothing may be yet.")],
+    witness: Witness = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: head.")] = False,
 ) -> None:
     """Copy a ledger as it is at one moment, also while others spend from it; print the copy's head.
@@ -260,7 +259,7 @@ def backup_command(
 
     To go back: copy the backup with this command to where the ledger was, and verify it against the last head.
     """
-    with refusals(), opened_ledger(_writable(ledger)) as opened:
+    with refusals(), opened_ledger(_writable(ledger), witness=witness) as opened:
         head = opened.backup(copy)
     if as_json:
         print_json({"head": head})
@@ -295,7 +294,7 @@ def quota_command(
     epsilon: Annotated[float | None, typer.Option(help="The quota's ε.")] = None,
     delta: Annotated[float | None, typer.Option(help="The quota's δ.")] = None,
     lift: Annotated[bool, typer.Option("--lift", help="Lift the quota of the scope.")] = False,
-    witness: _Witness = None,
+    witness: Witness = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -356,6 +355,7 @@ def card_command(
     prior: Annotated[float, typer.Option(help="How probable an attacker holds it beforehand, between 0 and 1.")] = 0.5,
     delta: Annotated[float | None, typer.Option(help="The δ of the stated ε; by default the budget's.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the card to this file, as one HTML page.")] = None,
+    witness: Witness = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
 ) -> None:
     """State what the recorded releases together reveal about one person, at most, in plain words.
@@ -365,7 +365,7 @@ def card_command(
     with refusals():
         from dpkit.cli.card import card_of, card_page
 
-        with opened_ledger(ledger) as opened:
+        with opened_ledger(ledger, witness=witness) as opened:
             card = card_of(opened, name=ledger_name(ledger), prior=prior, delta=delta)
         told = card.to_dict()
         if html is not None:
@@ -384,6 +384,7 @@ def registry_command(
     about: Annotated[Path | None, typer.Option(help="A TOML file with what only people know; see --template.")] = None,
     template: Annotated[bool, typer.Option("--template", help="Print such a file, to be filled in.")] = False,
     delta: Annotated[float | None, typer.Option(help="The δ of the stated ε; by default the budget's.")] = None,
+    witness: Witness = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON, which is YAML, too.")] = False,
 ) -> None:
     """Print a draft (YAML, tier 3) for the public registry of deployments of differential privacy.
@@ -404,7 +405,7 @@ def registry_command(
         if ledger is None:
             raise ValueError("LEDGER must be given, or --template")
         told = None if about is None else tomllib.loads(about.read_text(encoding="utf-8"))
-        with opened_ledger(ledger) as opened:
+        with opened_ledger(ledger, witness=witness) as opened:
             card = card_of(opened, name=ledger_name(ledger), delta=delta)
             record = registry_entry.entry(card, opened, told)
     if as_json:

@@ -9,12 +9,20 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-__all__ = ["Command", "brief", "in_options", "plain_warnings", "print_json", "refusal"]
+__all__ = ["Command", "Witness", "brief", "in_options", "plain_warnings", "print_json", "refusal"]
+
+# of the commands that open a ledger
+Witness = Annotated[
+    str | None,
+    typer.Option(
+        help="The ledger's witness (a file or postgresql://…). What was made with one is spent from only with it."
+    ),
+]
 
 # the options of the command that runs, and what they were given
 _RUNNING: ContextVar[tuple[Iterable[Any], Mapping[str, Any]]] = ContextVar("_RUNNING", default=((), {}))

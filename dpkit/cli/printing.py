@@ -25,6 +25,7 @@ __all__ = [
     "print_table",
     "refusals",
     "say",
+    "spending_ledger",
 ]
 
 _NAMES = {
@@ -77,8 +78,19 @@ def opened_ledger(place: str, expected_head: str | None = None, witness: str | N
     from accounting import Ledger
 
     if is_export(place):
+        if witness is not None:
+            raise ValueError(f"{place} is an export, which --witness does not look after: name the ledger itself")
         return Ledger.from_json(Path(place).read_text(encoding="utf-8"), expected_head=expected_head)
     return Ledger.open(place, expected_head=expected_head, witness=witness)
+
+
+def spending_ledger(place: str | None, witness: str | None) -> Ledger | None:
+    """The ledger of --ledger, if a command is given one."""
+    from accounting import Ledger
+
+    if place is None and witness is not None:
+        raise ValueError("--witness is of a ledger: give --ledger, too")
+    return None if place is None else Ledger.open(place, witness=witness)
 
 
 def is_export(place: str) -> bool:

@@ -17,7 +17,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from dpkit.cli.options import refusal
+from dpkit.cli.options import Witness, refusal
+from dpkit.cli.printing import spending_ledger
 from dpkit.cli.tables import Form, check_dates, check_numbers, group_labels, read_columns, typed_keys
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def query_command(
         str | None,
         typer.Option(help="Record the cost in this ledger (a file or postgresql://…), which may refuse it."),
     ] = None,
+    witness: Witness = None,
     separator: Annotated[str, typer.Option(help="The separator of columns in a CSV file.")] = ",",
     decimal: Annotated[str, typer.Option(help="The decimal point of a CSV file; a comma, say.")] = ".",
     thousands: Annotated[str | None, typer.Option(help="The separator of thousands in a CSV file.")] = None,
@@ -174,7 +176,7 @@ def query_command(
             )
         name, column = chosen[0], asked[chosen[0]] or None
         form = Form(separator, decimal, thousands, tuple(missing or ()))
-        answer = _answer(file, form, name, column, options, epsilon, delta, adjacency, unit, ledger)
+        answer = _answer(file, form, name, column, options, epsilon, delta, adjacency, unit, ledger, witness)
         shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else answer.in_words(confidence)
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
         told = refusal(_in_options(str(error), column, groups, person))
@@ -229,10 +231,11 @@ def _answer(
     adjacency: str | None,
     unit: str | None,
     ledger_place: str | None,
+    witness: str | None,
 ) -> Any:
     import numpy as np
 
-    from accounting import Budget, Ledger
+    from accounting import Budget
     from dpkit import queries
     from dpkit.queries._columns import check_bounds
     from dpkit.queries._dates import is_dated
@@ -275,7 +278,7 @@ def _answer(
     group_labels(data, keyed)
     if "bound" in given:
         given["bound"] = given["bound"].lstrip("-").replace("-", "_")
-    ledger = None if ledger_place is None else Ledger.open(ledger_place)
+    ledger = spending_ledger(ledger_place, witness)
     try:
         allowed = None if ledger is None else ledger.budget
         # δ in which groups may be shown that should not be is spent, and of that a ledger has little

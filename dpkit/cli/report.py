@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpkit.cli.options import Command
-from dpkit.cli.printing import print_table, refusals, say
+from dpkit.cli.options import Command, Witness
+from dpkit.cli.printing import print_table, refusals, say, spending_ledger
 from dpkit.cli.tables import Form, read_columns
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def report_command(
     csv: _Csv = None,
     as_json: _Json = False,
     ledger: _Ledger = None,
+    witness: Witness = None,
 ) -> None:
     """Plan many answers from one budget, and ask a file for them.
 
@@ -66,7 +67,7 @@ def report_command(
 
         if not plan.is_file():
             raise FileNotFoundError(f"there is no file {plan}")
-        _run(read_plan(plan), file, dry_run or file is None, html, csv, as_json, ledger, {})
+        _run(read_plan(plan), file, dry_run or file is None, html, csv, as_json, (ledger, witness), {})
 
 
 def sql_command(
@@ -84,6 +85,7 @@ def sql_command(
     csv: _Csv = None,
     as_json: _Json = False,
     ledger: _Ledger = None,
+    witness: Witness = None,
 ) -> None:
     """Ask a file for private answers in SQL.
 
@@ -95,7 +97,7 @@ def sql_command(
         if not columns.is_file():
             raise FileNotFoundError(f"there is no file {columns}")
         asked = read_plan(columns).asking(sql)
-        _run(asked, file, dry_run, html, csv, as_json, ledger, {"epsilon": epsilon, "delta": delta})
+        _run(asked, file, dry_run, html, csv, as_json, (ledger, witness), {"epsilon": epsilon, "delta": delta})
 
 
 # what others call it
@@ -136,16 +138,16 @@ def _run(
     html: Path | None,
     csv: Path | None,
     as_json: bool,
-    place: str | None,
+    place: tuple[str | None, str | None],
     budget: dict[str, float | None],
 ) -> None:
     from contextlib import nullcontext
 
-    from accounting import Ledger
-
     try:
-        opened = nullcontext() if place is None else Ledger.open(place)
+        opened = spending_ledger(*place) or nullcontext()
     except FileNotFoundError as error:
+        if "no ledger" not in str(error):
+            raise
         raise FileNotFoundError(
             f"{error}, with --epsilon, --delta, --unit and --adjacency as in the plan's budget"
         ) from None

@@ -1,6 +1,7 @@
 """``dpkit query``: answers, refusals, ledgers."""
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -106,6 +107,24 @@ def test_a_ledger_gives_its_terms_and_refuses_what_passes_them(file, tmp_path):
     with Ledger.open(path) as ledger:
         assert [row.label for row in ledger.rows()] == ["queries.sum of age"]
         assert not ledger.simulation
+
+
+def test_of_a_ledger_and_its_copy_only_one_is_spent_from_by_its_witness(tmp_path):
+    path, ledger, copy, witness = (tmp_path / name for name in ("a.csv", "a.ledger", "b.ledger", "witness"))
+    path.write_text("age\n" + "40\n" * 50)
+    Ledger.create(ledger, Budget(1.5, 0.0, adjacency="add_remove"), witness=witness).close()
+    shutil.copy(ledger, copy)
+    asked, known = (path, "--count", "--epsilon", 1, "--ledger"), ("--witness", witness)
+    plan = tmp_path / "plan.toml"
+    plan.write_text("budget = {epsilon = 1.0, delta = 0.0}\nanswers = [{what = 'count'}]")
+    for told in (run(*asked, ledger, status=2), commands.run("report", plan, path, "--ledger", copy, status=2)):
+        assert "--witness of a command" in told.replace("\n", " ")
+    assert "costs" in run(*asked, ledger, *known)
+    assert "older copy was put in its place" in run(*asked, copy, *known, status=2).replace("\n", " ")
+    for other in (("report", plan, "--ledger", copy), ("ledger", "list", copy)):
+        assert "older copy" in commands.run(*other, *known, status=2).replace("\n", " ")
+    assert "older copy" in commands.run("audit", copy, *known, status=1).replace("\n", " ")
+    assert "give --ledger, too" in run(*asked[:-1], *known, status=2)
 
 
 def test_keys_of_a_column_of_truth_are_read_in_any_case_and_no_other_text_is(tmp_path):
