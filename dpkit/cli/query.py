@@ -134,7 +134,10 @@ def query_command(
     thousands: Annotated[str | None, typer.Option(help="The separator of thousands in a CSV file.")] = None,
     missing: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="A further text that stands for a missing value; repeatable."),
+        typer.Option(
+            metavar="TEXT",
+            help="A text that stands for a missing value; repeatable. Else only an empty cell does: NA is a text.",
+        ),
     ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,

@@ -79,7 +79,9 @@ def read_columns(file: Path, names: Sequence[str], form: Form) -> Any:
             return pd.read_parquet(file, columns=wanted, dtype_backend="numpy_nullable")
         return pd.read_csv(
             file, usecols=wanted, sep=form.separator, decimal=form.decimal, thousands=form.thousands,
-            na_values=list(form.missing), index_col=False,  # else a first row of a field more moves all columns
+            keep_default_na=False, na_values=["", *form.missing],  # else NA and None are missing, as in no file's query
+            skip_blank_lines=len(there) > 1,  # of one column, an empty line is a row that lacks its value
+            index_col=False,  # else a first row of a field more moves all columns
             dtype_backend="numpy_nullable",  # else one missing value makes floats of whole numbers
             low_memory=False,  # else a column can hold 1 in one part of the file, and "1" in another
         )  # fmt: skip

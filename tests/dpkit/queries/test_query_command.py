@@ -12,6 +12,7 @@ import pytest
 from tabled import tabled
 
 from accounting import Budget, Ledger
+from dpkit import queries
 
 
 @pytest.fixture(scope="module", params=["csv", "parquet"])
@@ -125,6 +126,18 @@ def test_of_a_ledger_and_its_copy_only_one_is_spent_from_by_its_witness(tmp_path
         assert "older copy" in commands.run(*other, *known, status=2).replace("\n", " ")
     assert "older copy" in commands.run("audit", copy, *known, status=1).replace("\n", " ")
     assert "give --ledger, too" in run(*asked[:-1], *known, status=2)
+
+
+def test_a_file_lacks_the_same_values_by_the_command_as_by_the_library(tmp_path):
+    """Those of empty cells, and no others: "NA" and "None" are texts."""
+    path, one = tmp_path / "gaps.csv", tmp_path / "one.csv"
+    path.write_text('town,age\nNA,1\nNone,\nnull,3\n"",4\n')
+    one.write_text("age\n40\n\n41\n")
+    sure = Budget(1e6, 0.0, adjacency="add_remove")
+    for test, right in {"town in (NA, None)": 2, "'town' and 'age'": 2}.items():
+        assert counted(path, "--where", test) == right == queries.count(path, where=test, budget=sure).value
+    assert counted(path, "--where", "'town'", "--missing", "NA", "--missing", "None") == 1
+    assert counted(one) == 3 == queries.count(one, budget=sure).value
 
 
 def test_keys_of_a_column_of_truth_are_read_in_any_case_and_no_other_text_is(tmp_path):
