@@ -14,13 +14,37 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-__all__ = ["Command", "Witness", "brief", "in_options", "plain_warnings", "print_json", "refusal"]
+__all__ = [
+    "Command",
+    "Decimal",
+    "Missing",
+    "Separator",
+    "Thousands",
+    "Witness",
+    "brief",
+    "in_options",
+    "plain_warnings",
+    "print_json",
+    "refusal",
+]
 
 # of the commands that open a ledger
 Witness = Annotated[
     str | None,
     typer.Option(
         help="The ledger's witness (a file or postgresql://…). What was made with one is spent from only with it."
+    ),
+]
+
+# of the commands that read a file: how a CSV file is written
+Separator = Annotated[str, typer.Option(help="The separator of columns in a CSV file.")]
+Decimal = Annotated[str, typer.Option(help="The decimal point of a CSV file; a comma, say.")]
+Thousands = Annotated[str | None, typer.Option(help="The separator of thousands in a CSV file.")]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT",
+        help="A text that stands for a missing value; repeatable. Else only an empty cell does: NA is a text.",
     ),
 ]
 

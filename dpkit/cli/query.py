@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from dpkit.cli.options import Witness, refusal
+from dpkit.cli.options import Decimal, Missing, Separator, Thousands, Witness, refusal
 from dpkit.cli.printing import spending_ledger
 from dpkit.cli.tables import Form, check_dates, check_numbers, group_labels, read_columns, typed_keys
 
@@ -129,16 +129,10 @@ def query_command(
         typer.Option(help="Record the cost in this ledger (a file or postgresql://…), which may refuse it."),
     ] = None,
     witness: Witness = None,
-    separator: Annotated[str, typer.Option(help="The separator of columns in a CSV file.")] = ",",
-    decimal: Annotated[str, typer.Option(help="The decimal point of a CSV file; a comma, say.")] = ".",
-    thousands: Annotated[str | None, typer.Option(help="The separator of thousands in a CSV file.")] = None,
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT",
-            help="A text that stands for a missing value; repeatable. Else only an empty cell does: NA is a text.",
-        ),
-    ] = None,
+    separator: Separator = ",",
+    decimal: Decimal = ".",
+    thousands: Thousands = None,
+    missing: Missing = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:

@@ -6,18 +6,21 @@ A file in TOML says what is asked and what may be spent (``dpkit.queries.reports
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpkit.cli.options import Command, Witness
+from dpkit.cli.options import Command, Decimal, Missing, Separator, Thousands, Witness
 from dpkit.cli.printing import print_table, refusals, say, spending_ledger
-from dpkit.cli.tables import Form, read_columns
+from dpkit.cli.tables import Form, check_asked, read_columns
 
 if TYPE_CHECKING:
-    from dpkit.queries import Plan, Report
+    from dpkit.queries import Ask, Plan, Report
 
 __all__ = ["REPORT_HOW", "SQL_HOW", "QueryCommand", "report_command", "sql_command"]
 
@@ -57,6 +60,10 @@ def report_command(
     as_json: _Json = False,
     ledger: _Ledger = None,
     witness: Witness = None,
+    separator: Separator = ",",
+    decimal: Decimal = ".",
+    thousands: Thousands = None,
+    missing: Missing = None,
 ) -> None:
     """Plan many answers from one budget, and ask a file for them.
 
@@ -67,7 +74,9 @@ def report_command(
 
         if not plan.is_file():
             raise FileNotFoundError(f"there is no file {plan}")
-        _run(read_plan(plan), file, dry_run or file is None, html, csv, as_json, (ledger, witness), {})
+        asked, form = read_plan(plan), Form(separator, decimal, thousands, tuple(missing or ()))
+        with _in_words_of(asked.asks):
+            _run(asked, file, form, dry_run or file is None, html, csv, as_json, (ledger, witness), {})
 
 
 def sql_command(
@@ -86,6 +95,10 @@ def sql_command(
     as_json: _Json = False,
     ledger: _Ledger = None,
     witness: Witness = None,
+    separator: Separator = ",",
+    decimal: Decimal = ".",
+    thousands: Thousands = None,
+    missing: Missing = None,
 ) -> None:
     """Ask a file for private answers in SQL.
 
@@ -96,8 +109,10 @@ def sql_command(
 
         if not columns.is_file():
             raise FileNotFoundError(f"there is no file {columns}")
-        asked = read_plan(columns).asking(sql)
-        _run(asked, file, dry_run, html, csv, as_json, (ledger, witness), {"epsilon": epsilon, "delta": delta})
+        asked, form = read_plan(columns).asking(sql), Form(separator, decimal, thousands, tuple(missing or ()))
+        spent: dict[str, float | None] = {"epsilon": epsilon, "delta": delta}
+        with _in_words_of(asked.asks, sql=True):
+            _run(asked, file, form, dry_run, html, csv, as_json, (ledger, witness), spent)
 
 
 # what others call it
@@ -131,9 +146,36 @@ class QueryCommand(Command):
         return super().make_context(info_name, args, parent, **extra)
 
 
+@contextmanager
+def _in_words_of(asks: Sequence[Ask], *, sql: bool = False) -> Iterator[None]:
+    """What is refused, with the ways out as a plan, or SQL, has them: the queries name the arguments of Python."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        said = str(error)
+        found = [ask for ask in asks if said.startswith(f"{ask.name!r}: ")]
+        words = said.removeprefix(f"{found[0].name!r}: ").split() if found else []
+        column = {"column": found[0].column, "groups": found[0].groups}.get(words[0]) if words else None
+        told = said.replace("by where=", f"by {_test(column, sql)}")
+        told = re.sub(r"--where '([^']*)'", lambda name: _test(name[1], sql), told)
+        told = told.replace("--bounds 2025-01-01 2026-01-01", "['2025-01-01', '2026-01-01']").replace(
+            "--bounds", "bounds"
+        )
+        if told == said:
+            raise
+        raise type(error)(told) from None
+
+
+def _test(column: object, sql: bool) -> str:
+    """How a plan, or SQL, asks for the rows that have a value in a column."""
+    name = column if isinstance(column, str) else "COLUMN"
+    return f"WHERE {name} IS NOT NULL" if sql else f"where = \"('{name}')\""
+
+
 def _run(
     asked: Any,
     file: Path | None,
+    form: Form,
     dry: bool,
     html: Path | None,
     csv: Path | None,
@@ -156,7 +198,9 @@ def _run(
         if dry or file is None:
             _show_plan(plan)
             return
-        report = plan.run(read_columns(file, asked.named_columns(), Form(",", ".", None, ())))
+        data = read_columns(file, asked.named_columns(), form)
+        check_asked(data, plan.asks, form)
+        report = plan.run(data)
     if html is not None:
         report.to_html(html)
     if csv is not None:

@@ -9,9 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Form", "check_dates", "check_numbers", "group_labels", "read_columns", "typed_keys"]
+if TYPE_CHECKING:
+    from dpkit.queries import Ask
+
+__all__ = ["Form", "check_asked", "check_dates", "check_numbers", "group_labels", "read_columns", "typed_keys"]
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,19 @@ def _is_date(text: str) -> bool:
     from dpkit.queries._dates import DATE
 
     return DATE.match(text) is not None
+
+
+def check_asked(data: Any, asks: Sequence[Ask], form: Form) -> None:
+    """What the answers of a plan calculate with must be there as numbers, or dates."""
+    from dpkit.queries._dates import is_dated
+
+    for ask in asks:
+        if ask.column is not None:
+            stated = (ask.bounds, ask.bins, ask.candidates)
+            if any(isinstance(one, tuple) and is_dated(one) for one in stated):
+                check_dates(data, ask.column)
+            else:
+                check_numbers(data, ask.column, form)
 
 
 def check_dates(data: Any, column: str) -> None:

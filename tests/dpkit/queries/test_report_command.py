@@ -146,6 +146,24 @@ def test_files_and_columns_that_are_not_there_are_named(files):
     assert "`dpkit ledger create`, with --epsilon, --delta, --unit and --adjacency" in refused
 
 
+def test_a_file_with_decimal_commas_and_gaps_is_read_as_it_says(tmp_path):
+    pytest.importorskip("sqlglot", reason="the extra 'tables' is not installed")
+    plan, file = tmp_path / "plan.toml", tmp_path / "visits.csv"
+    plan.write_text("budget.epsilon = 1e6\ncolumns.x.bounds = [0, 9e3]\nanswers = [{what = 'sum', column = 'x'}]")
+    file.write_text("x;town\n1.000,5;Linz\n2.000,5;?\n" + "?;Graz\n" * 2)
+    how = ("--separator", ";", "--decimal", ",", "--thousands", ".", "--missing", "?")
+    asked = partial(commands.run, "query", file, "--columns", plan, "--sql")
+    assert "say --separator ';'" in run(plan, file, status=2)
+    assert "--decimal , (and --thousands" in run(plan, file, *how[:2], status=2)
+    assert "leave their rows out by where = \"('x')\"" in run(plan, file, *how, status=2).replace("\n", " ")
+    refused = asked("SELECT SUM(x) FROM visits", *how, status=2)
+    assert "leave their rows out by WHERE x IS NOT NULL" in refused.replace("\n", " ")
+    told = json.loads(asked("SELECT SUM(x) AS s FROM visits WHERE x IS NOT NULL", *how, "--json"))
+    assert told["rows"][0]["value"] == pytest.approx(3001, abs=1)
+    plan.write_text(plan.read_text().replace("'sum'", "'sum', where = \"('x')\""))
+    assert "3,001" in run(plan, file, *how)
+
+
 def test_candidates_and_edges_stand_in_the_place_of_bounds(tmp_path):
     path = tmp_path / "plan.toml"
     answers = "[{what = 'quantile', column = 'x', q = 0.5, candidates = [1, 2]}, {what = 'mean', column = 'x'}]"
