@@ -137,7 +137,6 @@ class Moment:
             noise_std=self.shaped(spread),
             noise_interval=noise_interval,
             full_interval=full_interval,
-            why_none="sampling error is offered for means",
             columns=self.columns,
             uses=self.uses,
             limits=limits,

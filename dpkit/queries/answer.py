@@ -109,7 +109,8 @@ class Answer:
         confidence : float
             In (0, 1).
         sampling : bool
-            Count the sampling error too: the interval is then for the population of which the rows are a random sample.
+            Of means: count the sampling error too. The interval is then for the population of which the rows are a
+            random sample.
 
         Returns
         -------
@@ -125,9 +126,14 @@ class Answer:
         """
         level = fraction("confidence", confidence)
         found = self.full_interval if sampling else self.noise_interval
+        if found is None and sampling:
+            alone = "" if self.noise_interval is None else f": interval({confidence!r}) counts the noise alone"
+            raise ValueError(
+                f"{self.query} has no interval with sampling error, which is offered for means only{alone}"
+            )
         if found is None:
-            what = "with sampling error" if sampling else "for the noise"
-            raise ValueError(f"{self.query} has no interval {what}: {self.why_none or 'ask for a mean or a quantile'}")
+            why = self.why_none or "ask for a mean or a quantile"
+            raise ValueError(f"{self.query} has no interval for the noise: {why}")
         return found(level)
 
     def rows_off(self, confidence: float = 0.95) -> Any:

@@ -175,9 +175,12 @@ def quantile(
     rounds = distinct.size.bit_length()
     if confidence is not None:
         if grid is not None or not public or not n:
+            asked = {"candidates=": candidates, "where=": where, "groups=": groups, "person=": person}
+            got = "no rows" if public and not n else repr(budget)
+            got += "".join(f" and {name}" for name, one in asked.items() if one is not None)
             raise ValueError(
-                "confidence= needs bounds= and a public number of rows (adjacency='replace', the unit a row, no "
-                f"where= or groups=), got {budget!r} and {n} rows: leave confidence out"
+                "confidence= needs bounds= and a public number of rows, at least one (adjacency='replace', the unit a "
+                f"row, no where= or groups=), got {got}: leave confidence out"
             )
         # three levels for each, and as many rounds
         rounds = (3 * distinct.size).bit_length()

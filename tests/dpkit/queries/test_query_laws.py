@@ -108,8 +108,14 @@ def test_intervals_with_sampling_error_cover_the_population():
         low, high = queries.mean(rows, bounds=(0, 1), budget=ADD, rng=rng).interval(0.9, sampling=True)
         inside += low <= 0.3 <= high
     assert inside / 60 > 0.6
-    with pytest.raises(ValueError, match="sampling error is offered for means"):
-        queries.variance(rows, bounds=(0, 1), budget=ADD).interval(sampling=True)
+    other = "with sampling error, which is offered for means only"
+    for ask in (queries.variance, queries.sum, partial(queries.histogram, bins=2)):
+        with pytest.raises(ValueError, match=rf"{other}: interval\(0\.9\) counts the noise alone$"):
+            ask(rows, bounds=(0, 1), budget=ADD).interval(0.9, sampling=True)
+    around = queries.quantile(rows, bounds=(0, 1), confidence=0.95, budget=Budget(1.0, 0.0))
+    for answer in (around, queries.quantile(rows, bounds=(0, 1), budget=ADD), queries.count(rows, budget=ADD)):
+        with pytest.raises(ValueError, match=other):
+            answer.interval(sampling=True)
 
 
 @settings(max_examples=30)

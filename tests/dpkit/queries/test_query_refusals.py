@@ -91,6 +91,14 @@ WRONG = [
     ("sum", (TABLE, "x"), {**UNIT, "noise": "normal"}, ValueError, "'laplace' or 'gaussian'"),
     ("quantile", (TABLE, "x"), {**UNIT, "q": 50}, ValueError, r"in \[0, 1\] \(0.5 is the median\)"),
     ("quantile", (TABLE, "x"), {**UNIT, "q": []}, ValueError, "q must be"),
+    *(
+        ("quantile", (data, "x"), {"bounds": (0, 9), "confidence": 0.9, **how}, ValueError, f"one .*, got {got}: leave")
+        for data, how, got in [
+            (TABLE, {}, r"Budget\([^)]*add_remove[^)]*\)"),
+            (TABLE, {"budget": PURE, "where": "x > 1"}, r"Budget\([^)]*replace[^)]*\) and where="),
+            ({"x": np.zeros(0)}, {"budget": PURE}, "no rows"),
+        ]
+    ),
     ("top_k", (TABLE, "g"), {}, TypeError, "keys must list the candidates"),
     ("top_k", (TABLE, "g", 4), {"keys": list("abc")}, ValueError, "k must be at most the number of keys"),
     ("histogram", (TABLE, "x"), {"bins": [0, 2, 1]}, ValueError, "increasing edges"),
