@@ -581,6 +581,12 @@ class Ledger:
         return self._recorder.store.path
 
     @property
+    def witnessed(self) -> bool:
+        """Whether it was made with a witness: then it is spent from only where that is named, too (:meth:`open`)."""
+        with self._recorder.reading() as balance:
+            return balance.opening.witnessed
+
+    @property
     def accountant(self) -> str | None:
         """What the filter counts: the caller's choice, or what follows from the first release; None before that."""
         with self._recorder.reading() as balance:

@@ -319,10 +319,10 @@ def opened_books(ledger: Path | str, budget: Budget, witness: Path | str | None,
     Raises
     ------
     Mismatch
-        If it is missing, behind its witness, damaged, or of another budget.
+        If it is missing, behind its witness or opened without it, damaged, or of another budget.
     """
     try:
-        return Ledger.open(ledger, budget, witness=witness, expected_head=expected_head)
+        books = Ledger.open(ledger, budget, witness=witness, expected_head=expected_head)
     except FileNotFoundError as error:
         raise Mismatch(f"storage.ledger and witness: {error}; `dpbandits serve init` makes a new run") from error
     except LedgerBehind as error:
@@ -331,6 +331,13 @@ def opened_books(ledger: Path | str, budget: Budget, witness: Path | str | None,
         raise Mismatch(f"storage.ledger must verify: {error}") from error
     except ValueError as error:
         raise Mismatch(f"storage.ledger must be of this budget: {error}") from error
+    if books.witnessed and witness is None:  # it would be refused at the first release
+        books.close()
+        raise Mismatch(
+            "storage.witness must be named: the ledger was made with one. If it is lost, `dpkit ledger backup` "
+            "makes another"
+        )
+    return books
 
 
 def assert_same(policy: Policy, probe: Policy) -> None:

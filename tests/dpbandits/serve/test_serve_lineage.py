@@ -226,6 +226,8 @@ def test_a_volume_that_is_put_back_releases_nothing_again(tmp_path, witness, req
     if witness is None:  # nobody can tell: this is what a witness is for
         Learner(config).close()
         return
+    with pytest.raises(Mismatch, match=r"storage\.witness must be named"):
+        Learner(replace(config, witness=None))
     with pytest.raises(Mismatch, match=r"holds \d+ entries, and its witness .* has seen \d+.*dpbandits serve restore"):
         Learner(config)
     with pytest.raises(Mismatch, match=r"newest state of its run.*With --burn the run ends"):
