@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy.stats import binom
 
 from accounting.bounds import bound
 from accounting.checks import fraction, nonnegative
@@ -34,10 +35,13 @@ from accounting.loss.gaussian import GaussianPair
 from accounting.loss.integers import IntegerPair
 from accounting.loss.laplace import LaplacePair
 from accounting.loss.pair import LossPair
+from accounting.loss.randomizers import epsilon_at_least
 from accounting.loss.responses import Coins
 from accounting.loss.sampled import SubsampledPair
-from accounting.releases import ZCDP, Composed, LocalShuffled, Parallel, Release
+from accounting.releases import ZCDP, Composed, LocalShuffled, Parallel, RandomizedResponse, Release
 from accounting.releases.certified import FEW, is_certified, is_concentrated
+from accounting.releases.shuffling import randomizer_of
+from accounting.roots import root_between
 
 __all__ = ["Certificate", "certify"]
 
@@ -50,8 +54,8 @@ _SMOOTHED, _CLOSELY, _ALIASED = 4e-7, 2e-8, 1e-8
 # As few samples of Gaussian noise are added on a grid; the lower end of that proof is less sharp, and so are both of
 # more of them, whose grid may not be as fine as it should.
 _MOST_NODES, _ON_A_GRID, _ON_A_LONG_GRID, _BELOW, _FAR_BELOW = 1e6, 5e-6, 1e-4, 2e-3, 1e-2
-# Others who all hold one value are at most so much less bad than the worst of binary inputs.
-_ALL_ALIKE = 0.01
+# Lower ends of shuffled messages are claimed by this share less.
+_ALIKE_MARGIN = 1e-5
 # ln of the probability of losses that are not looked at, where the line is chosen.
 _RAREST = -600.0
 # The checker multiplies out sums of equal losses on a lattice up to this.
@@ -181,8 +185,8 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
         if delta > 0 and (rho := _concentrated(release)) > 0:
             # the coins that cost more have no short proof
             lower = min(lower, (1 - 1e-9) * gdp_epsilon(math.sqrt(2 * rho), delta))
-        if isinstance(release, LocalShuffled) and release.randomizer is None:
-            lower *= 1 - _ALL_ALIKE
+        if isinstance(release, LocalShuffled) and release.randomizer is None and delta > 0:
+            lower = min(lower, _alike(release, delta))
         ends: tuple[float | None, float] = (float(lower), float(upper))
     else:
         from accounting.totals import epsilon as least_epsilon
@@ -214,10 +218,10 @@ def _terms(release: Release) -> int:
 
 def _proof(release: Release, delta: float, ends: tuple[float | None, float], share: float) -> dict[str, Any]:
     least, epsilon = ends[1] if ends[0] is None else ends[0], ends[1]
+    if delta > 0 and isinstance(release, LocalShuffled):
+        return {"present": [_shuffled(release, delta, epsilon, share)]}
     if delta == 0 or epsilon == 0:
         return {}
-    if isinstance(release, LocalShuffled):
-        return {"present": [_shuffled(release, delta, epsilon, share)]}
     if (rho := _concentrated(release)) > 0:
         names, wider = ("order", "low", "high"), _MARGIN if share == _SMOOTHED else 0.0
         return {"present": [dict(zip(names, best_point(rho, delta, epsilon * (1 + wider)), strict=True))]}
@@ -318,8 +322,12 @@ def _shuffled(release: LocalShuffled, delta: float, epsilon: float, share: float
     else:
         lie = 1 / (e + 1)
         above = line([gain, loss, 0.0], [lie, lie, 1 - 2 * lie])
+    # where no message of few is a lie there is no gain, and smoothing adds w/√2π to it; δ is convex in e^ε
+    alone = (1 - (k or 2) * lie) ** users
+    added = share * max(epsilon, 1e-3 * local) * grown / gain * delta * users / gain
+    above["width"] = min(above["width"], math.sqrt(2 * math.pi) * added / max(alone, 1e-300))
     below = []
-    for others, n in (("first", k or 2), ("third", k or 3)):
+    for others, n in (("first", k), ("third", k)) if k else (("first", 2), ("first", 3), ("third", 3)):
         lie = 1 / (e + n - 1)
         if others == "first":
             one = line([gain / e, loss, none], [e * lie, lie, (n - 2) * lie])
@@ -327,6 +335,24 @@ def _shuffled(release: LocalShuffled, delta: float, epsilon: float, share: float
             one = line([gain, loss, none / e, none], [lie, lie, e * lie, (n - 3) * lie])
         below.append({"others": others, "categories": n, **one})
     return {"above": above, "below": below}
+
+
+def _alike(release: LocalShuffled, delta: float) -> float:
+    """The lower end that others have who all hold one value, of two or of three: its proof is short."""
+    local, users = release.epsilon, int(release.users)
+    e = math.exp(local)
+    true, wide = e / (e + 1), 40 * math.sqrt(users)
+    says = np.arange(max(0, int(users * true - wide)), min(users, int(users * true + wide)) + 1)
+    law = binom.pmf(says, users, true)
+
+    def excess(x: float) -> float:
+        grown = math.exp(x)
+        gains = says * (1 - grown / e) + (users - says) * (1 - e * grown)
+        return float(law @ np.maximum(gains, 0.0)) / users - delta
+
+    two = root_between(excess, 0.0, local, absolute=1e-12) if excess(0.0) > 0 else 0.0
+    three = epsilon_at_least(randomizer_of(RandomizedResponse(local, 3)), users, delta)
+    return max(two, three) * (1 - _ALIKE_MARGIN)
 
 
 def contour(

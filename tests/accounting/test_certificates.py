@@ -193,6 +193,13 @@ def test_witnesses_of_shuffled_messages_have_categories() -> None:
         assert bool(verify(claim)) == accepted, categories
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "users", "delta"), [pytest.param(1.0, 6, 0.02, marks=pytest.mark.slow), (1.0, 14, 0.02), (0.3, 99, 0.1)]
+)
+def test_messages_of_few_and_of_many_users_are_proved_from_both_sides(epsilon: float, users: int, delta: float) -> None:
+    assert verify(certify(LocalShuffled(epsilon, users=users), delta))
+
+
 def test_samples_are_of_neighbours_that_they_are_priced_for() -> None:
     gaussian = {"type": "Gaussian", "noise_multiplier": 1.0}
     poisson = {"type": "PoissonSubsampled", "release": gaussian, "rate": 0.01}
