@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import gammaln
 
 from accounting.bounds import bound
 from accounting.checks import fraction, nonnegative
@@ -343,7 +343,8 @@ def _alike(release: LocalShuffled, delta: float) -> float:
     e = math.exp(local)
     true, wide = e / (e + 1), 40 * math.sqrt(users)
     says = np.arange(max(0, int(users * true - wide)), min(users, int(users * true + wide)) + 1)
-    law = binom.pmf(says, users, true)
+    ways = gammaln(users + 1.0) - gammaln(says + 1.0) - gammaln(users - says + 1.0)
+    law = np.exp(ways + says * math.log(true) + (users - says) * math.log1p(-true))
 
     def excess(x: float) -> float:
         grown = math.exp(x)
