@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import gammaln
 
 from accounting.bounds import bound
 from accounting.checks import fraction, nonnegative
@@ -339,6 +338,8 @@ def _shuffled(release: LocalShuffled, delta: float, epsilon: float, share: float
 
 def _alike(release: LocalShuffled, delta: float) -> float:
     """The lower end that others have who all hold one value, of two or of three: its proof is short."""
+    from scipy.special import gammaln  # not what every import waits for
+
     local, users = release.epsilon, int(release.users)
     e = math.exp(local)
     true, wide = e / (e + 1), 40 * math.sqrt(users)
