@@ -269,7 +269,7 @@ def _largest_costs(report: Report) -> str:
 
 _READING = (
     "<section><h2>How to read this</h2>"
-    "<p>ε bounds how much the output distribution can change with one unit of data, up to probability δ. Every "
+    "<p>With one unit of data changed, whatever may come out gets at most e^ε times as probable, and δ more. Every "
     "release counts from the moment it was reserved, also if it failed or its process died before anything left; "
     "“reserved” stays where nobody noted what became of it. The smallest total "
     "above is a guarantee for a list of releases that was fixed in advance; for releases chosen in the "

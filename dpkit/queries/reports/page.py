@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from accounting import Budget
+from accounting import Budget, Release, delta
 from accounting.text import printable
 from dpkit.queries.answer import Answer
 
@@ -27,6 +27,7 @@ def page(
     made: datetime,
     epsilon: float,
     budget: Budget,
+    cost: Release,
     simulation: bool,
 ) -> str:
     """The page of ``answers``, with one of ``rows`` for each number."""
@@ -52,7 +53,7 @@ def page(
         f"<header><h1>{_text(title)}</h1><p class='quiet'>{made.day} {made:%B %Y}</p>{mark}"
         f"<p>Chance was added to every number on this page, to protect every single {_text(budget.unit)} in the data; "
         "how well it does is said at the end. Each number comes with a range: in 95 of 100 cases, the "
-        f"number without that chance lies in it.</p></header>{sections}{_privacy(epsilon, budget)}"
+        f"number without that chance lies in it.</p></header>{sections}{_privacy(epsilon, budget, cost)}"
         "</main></body></html>\n"
     )
 
@@ -100,14 +101,12 @@ def _bar(row: Mapping[str, Any], largest: float) -> str:
     return f"<td class='bar' aria-hidden='true'><div><b style='width:{width:.2f}%'></b>{whisker}</div></td>"
 
 
-def _privacy(epsilon: float, budget: Budget) -> str:
-    unit, odds = _text(budget.unit), math.exp(min(epsilon, 700.0))
-    told = f"{odds:,.2f}" if odds < 100 else f"{odds:,.3g}"
-    rare = f", but for outcomes of a probability of at most {budget.delta:g} (δ)" if budget.delta > 0 else ""
+def _privacy(epsilon: float, budget: Budget, cost: Release) -> str:
+    unit = _text(budget.unit)
     return (
         "<section><h2>How private is this?</h2>"
-        f"<p>Whatever anybody already knows, this page changes the odds of any guess about one {unit} by a factor of "
-        f"at most {told}{rare}. It holds for all numbers on the page together, and it cannot be undone later.</p>"
+        f"<p>{_promise(epsilon, budget, cost)} It holds for all numbers on the page together, and it cannot be undone "
+        "later.</p>"
         f"<p class='quiet'>Differential privacy: ε = {epsilon:.4g}, δ = {budget.delta:g}; unit: one {unit}; "
         f"neighbouring data: {_text(_NEIGHBOURS[budget.adjacency])}. Ranges count the added chance. They do not count "
         "values that were cut to fixed bounds, or rows that were left out to limit what one "
@@ -115,6 +114,34 @@ def _privacy(epsilon: float, budget: Budget) -> str:
     )
 
 
+def _promise(epsilon: float, budget: Budget, cost: Release) -> str:
+    """What neighbours tell of one unit, in figures that are rounded up.
+
+    At δ = 0 all odds change by a factor of at most e^ε. At δ > 0 no probability bounds the outcomes that change them
+    more (for Gaussian noise it is above δ). But whoever holds either neighbour for as probable as the other decides
+    rightly with a probability of at most ½ + δ(0)/2.
+    """
+    told = _QUESTIONS[budget.adjacency].format(f"one {_text(budget.unit)}")
+    if budget.delta > 0:
+        right = 50 + math.ceil(500 * float(delta(cost, 0.0)) * (1 + 1e-9)) / 10
+        return (
+            f"Suppose that somebody knows all other data, and guesses {told}. By the toss of a coin such a guess is "
+            f"right in 50 of 100 cases; with this page it is right in at most {min(right, 100.0):.3g} of 100."
+        )
+    factor = math.exp(epsilon) * (1 + 1e-9) if epsilon < 20 else 0.0
+    most = f"{math.ceil(100 * factor) / 100:.2f}" if factor < 100 else f"{math.ceil(factor):,}"
+    return (
+        f"Even for somebody who knows all other data, and guesses {told}, this page changes the odds by a factor of at "
+        f"most {most if factor else f'e^{math.ceil(epsilon)}'}."
+    )
+
+
+# what can be guessed of one unit; both are neighbours
+_QUESTIONS = {
+    "add_remove": "whether {} is in the data",
+    "replace": "which of two records of {} is the true one",
+    "zero_out": "whether the data of {} were used",
+}
 _NEIGHBOURS = {
     "add_remove": "with or without one of them",
     "replace": "one of them swapped for another",

@@ -144,6 +144,7 @@ class Report(Mapping[str, Answer]):
             made=self.made,
             epsilon=self.epsilon,
             budget=self.budget,
+            cost=self.cost,
             simulation=self.simulation,
         )
         return _written(path, text)
