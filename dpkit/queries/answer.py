@@ -249,8 +249,8 @@ class Answer:
     def _repr_html_(self) -> str:
         return as_html(self)
 
-    def in_words(self, confidence: float = 0.95) -> str:
-        """The answer as it is printed, with intervals of this confidence."""
+    def in_words(self, confidence: float = 0.95, *, most: int | None = None) -> str:
+        """The answer as it is printed, with intervals of this confidence; at most so many of its numbers."""
         notes = "".join(f"\n  {note}" for note in self.notes(confidence))
         low, high = self.interval(confidence) if self.noise_interval is not None else (None, None)
         told, percent = self.informative(confidence), f"{100 * confidence:g} %"
@@ -260,7 +260,7 @@ class Answer:
                 return f"{self.query}: no information{interval}{notes}"
             return f"{self.query}: {shown(self.value)}{interval}{notes}"
         lines = [f"{self.query}:" if low is None else f"{self.query}, with {percent} intervals (noise):"]
-        names = [key_parts(self, key) for key in self.keys[:_SHOWN]]
+        names = [key_parts(self, key) for key in self.keys[:most]]
         widths = [max(map(len, column)) for column in zip(*names, strict=True)]
         for i, parts in enumerate(names):
             value = "" if self.value is None or self.ranked else shown(self.value[i])
@@ -268,14 +268,14 @@ class Answer:
             place = f"{i + 1}. " if self.ranked else ""
             name = "  ".join(f"{part:<{width}}" for part, width in zip(parts, widths, strict=True))
             lines.append(f"  {place}{name}  {value if told[i] else 'no information'}{interval}".rstrip())
-        if len(self.keys) > _SHOWN:
-            lines.append(f"  … and {len(self.keys) - _SHOWN} more")
+        if len(names) < len(self.keys):
+            lines.append(f"  … and {len(self.keys) - len(names)} more")
         if not self.keys:
             lines.append("  no group is large enough to be shown")
         return "\n".join(lines) + notes
 
     def __repr__(self) -> str:
-        return self.in_words()
+        return self.in_words(most=_SHOWN)
 
 
 def _entry(values: Any, i: int) -> Any:

@@ -240,6 +240,7 @@ def test_answers_print_and_become_json():
         quantile.interval()
     many = queries.count(TABLE, groups="x", keys=range(100), budget=ROW)
     assert "and 80 more" in repr(many)
+    assert many.in_words().count("\n") == len(repr(many).splitlines()) - 2 + 80
     with pytest.raises(ValueError, match="confidence must lie in"):
         answer.interval(95)
 
