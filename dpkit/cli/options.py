@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +25,9 @@ __all__ = [
     "Thousands",
     "Witness",
     "brief",
+    "check_targets",
     "in_options",
+    "paid_for",
     "plain_warnings",
     "print_json",
     "refusal",
@@ -79,6 +84,47 @@ def plain_warnings(start: str) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
+
+
+def check_targets(targets: Mapping[str, Path | None], read: Iterable[str | Path | None] = ()) -> None:
+    """Refuse files, by the option that names each, that cannot be written, or that the command writes or reads, too.
+
+    Before anything is spent: what was paid for must not be lost for want of a place.
+    """
+    taken = {os.path.realpath(one) for one in read if one is not None}
+    for option, target in targets.items():
+        if target is None:
+            continue
+        place = os.path.realpath(target)
+        if place in taken:
+            raise ValueError(f"{option} must be a file of its own, got {str(target)!r}, which the command uses, too")
+        taken.add(place)
+        why = ""
+        try:
+            new = not target.exists()
+            if new or target.is_file():
+                target.open("ab").close()  # no question about rights is answered as surely
+                if new:
+                    os.unlink(place)
+            elif target.is_dir() or not os.access(target, os.W_OK):
+                why = ": it is no file" if target.is_dir() else ": it may not be written to"
+        except (OSError, ValueError) as error:
+            why = f": {getattr(error, 'strerror', None) or error}"
+        if why:
+            raise ValueError(
+                f"{option} must be a file in a folder that exists and can be written to, got {str(target)!r}{why}"
+            )
+
+
+@contextmanager
+def paid_for(text: Callable[[], str]) -> Iterator[None]:
+    """Print what was paid for, or where that fails (a disk is full) its text as an error: it cannot be had again."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError:
+        typer.echo(text(), err=True)
+        raise
 
 
 def print_json(facts: Mapping[str, Any]) -> None:

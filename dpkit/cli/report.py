@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpkit.cli.options import Command, Decimal, Missing, Separator, Thousands, Witness
+from dpkit.cli.options import Command, Decimal, Missing, Separator, Thousands, Witness, check_targets, paid_for
 from dpkit.cli.printing import print_table, refusals, say, spending_ledger
 from dpkit.cli.tables import Form, check_asked, read_columns
 
@@ -74,6 +74,7 @@ def report_command(
 
         if not plan.is_file():
             raise FileNotFoundError(f"there is no file {plan}")
+        check_targets({"--html": html, "--csv": csv}, read=(plan, file, ledger, witness))
         asked, form = read_plan(plan), Form(separator, decimal, thousands, tuple(missing or ()))
         with _in_words_of(asked.asks):
             _run(asked, file, form, dry_run or file is None, html, csv, as_json, (ledger, witness), {})
@@ -109,6 +110,7 @@ def sql_command(
 
         if not columns.is_file():
             raise FileNotFoundError(f"there is no file {columns}")
+        check_targets({"--html": html, "--csv": csv}, read=(columns, file, ledger, witness))
         asked, form = read_plan(columns).asking(sql), Form(separator, decimal, thousands, tuple(missing or ()))
         spent: dict[str, float | None] = {"epsilon": epsilon, "delta": delta}
         with _in_words_of(asked.asks, sql=True):
@@ -201,14 +203,24 @@ def _run(
         data = read_columns(file, asked.named_columns(), form)
         check_asked(data, plan.asks, form)
         report = plan.run(data)
-    if html is not None:
-        report.to_html(html)
-    if csv is not None:
-        report.to_csv(csv)
-    if as_json:
-        sys.stdout.write(report.to_json())
-    else:
-        _show(report)
+    # shown first: what has been paid for is not lost where a file cannot be written
+    failed = []
+    try:
+        with paid_for(report.to_json):
+            if as_json:
+                sys.stdout.write(report.to_json())
+            else:
+                _show(report)
+    except OSError as error:
+        failed.append(str(error))
+    for write, path in ((report.to_html, html), (report.to_csv, csv)):
+        try:
+            if path is not None:
+                write(path)
+        except (OSError, ValueError, RuntimeError) as error:
+            failed.append(f"{path} could not be written: {error}")
+    if failed:
+        raise OSError(f"{'; '.join(failed)}; the answers are above, and paid for")
 
 
 def _show_plan(plan: Plan) -> None:

@@ -10,6 +10,8 @@ import pytest
 from tabled import tabled
 
 from accounting import Budget, Ledger
+from dpkit.cli.options import paid_for
+from dpkit.queries import Report
 from dpkit.queries.reports.plan_files import read_plan
 
 PLAN = """
@@ -92,6 +94,34 @@ def test_a_report_is_written_in_every_form(files, name):
     with Ledger.open(ledger) as opened:
         (row,) = opened.rows()
     assert row.label == "queries.plan: Visits in October, 3 answers"
+
+
+def test_no_answer_is_paid_for_and_lost_for_want_of_a_file(files, monkeypatch):
+    ledger, link = files / "team.ledger", files / "link.csv"
+    Ledger.create(ledger, Budget(2.0, 1e-6, adjacency="add_remove", unit="person")).close()
+    link.symlink_to(files / "new.csv")
+    asked = (files / "visits.toml", files / "visits.csv", "--ledger", ledger)
+    places = {"html": [files / "no" / "x.html", files], "csv": [ledger, files / "visits.csv", files / "t.csv" / "x"]}
+    for option, refused in places.items():
+        for place in refused:
+            assert f"--{option} must be a file" in run(*asked, f"--{option}", place, status=2)
+    assert "of its own" in run(*asked, "--csv", link, "--html", files / "new.csv", status=2)
+    with Ledger.open(ledger) as opened:
+        assert not opened.rows()
+    assert link.is_symlink()
+    assert not (files / "new.csv").exists()
+
+    monkeypatch.setattr(Report, "to_html", lambda *_: (files / "no" / "x.html").write_text(""))
+    told = run(*asked, "--csv", link, "--html", files / "page.html", status=2)
+    assert "page.html could not be written" in told
+    for shown in (told, link.read_text(encoding="utf-8")):
+        assert "expensive" in shown
+
+
+def test_what_cannot_be_printed_goes_to_the_errors(capsys):
+    with pytest.raises(OSError, match="full"), paid_for(lambda: "expensive 42"):
+        raise OSError("the disk is full")
+    assert "expensive 42" in capsys.readouterr().err
 
 
 def test_a_select_is_a_plan(files):
