@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from dpkit.cli.options import Decimal, Missing, Separator, Thousands, Witness, refusal
+from dpkit.cli.options import Decimal, Missing, Separator, Thousands, Witness, paid_for, refusal
 from dpkit.cli.printing import spending_ledger
 from dpkit.cli.tables import Form, check_dates, check_numbers, group_labels, read_columns, typed_keys
 
@@ -165,6 +165,8 @@ def query_command(
     }
     column = None
     try:
+        from accounting.checks import fraction
+
         if len(chosen) != 1:
             raise ValueError(
                 "ask for one of --count, --sum, --mean, --variance, --histogram, --quantile, --top, "
@@ -172,6 +174,7 @@ def query_command(
                 "one dpkit report"
             )
         name, column = chosen[0], asked[chosen[0]] or None
+        fraction("confidence", confidence)
         form = Form(separator, decimal, thousands, tuple(missing or ()))
         answer = _answer(file, form, name, column, options, epsilon, delta, adjacency, unit, ledger, witness)
         shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else answer.in_words(confidence)
@@ -179,7 +182,8 @@ def query_command(
         told = refusal(_in_options(str(error), column, groups, person))
         Console(stderr=True).print(Text(f"dpkit: {told}", style="red"), soft_wrap=True)
         raise typer.Exit(2) from None
-    Console().print(Text(shown), soft_wrap=True)
+    with paid_for(lambda: shown):
+        Console().print(Text(shown), soft_wrap=True)
 
 
 # What the queries' refusals call by the names of Python's arguments.

@@ -161,6 +161,7 @@ class Answer:
         tells the one as little from the other as the answer does. A quantile says something by its interval, or by
         ``rows_off``, where that is less than any value would be off.
         """
+        fraction("confidence", confidence)
         nothing: Any = []
         if self.limits is not None and self.noise_interval is not None:
             low, high = self.interval(confidence)
@@ -174,6 +175,7 @@ class Answer:
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Everything that may be published, in types that JSON knows."""
+        fraction("confidence", confidence)
         low, high = self.interval(confidence) if self.noise_interval is not None else (None, None)
         out = {
             "query": self.query,
@@ -184,7 +186,7 @@ class Answer:
             "low": low,
             "high": high,
             "informative": None if self.limits is None and self.rows_at_most is None else self.informative(confidence),
-            "rows_off": None if self.rows_bound is None else self.rows_bound(fraction("confidence", confidence)),
+            "rows_off": None if self.rows_bound is None else self.rows_off(confidence),
             "confidence": confidence if low is not None or self.rows_bound is not None else None,
             "uses": self.uses or None,
             "cost": repr(self.cost),
@@ -203,6 +205,7 @@ class Answer:
         """
         import pandas as pd
 
+        fraction("confidence", confidence)
         columns: dict[str, Any] = {}
         keys = [()] if self.keys is None else [key if parted(self, key) else (key,) for key in self.keys]
         for place, name in enumerate(self.columns if self.keys is not None else ()):
@@ -236,12 +239,13 @@ class Answer:
 
     def notes(self, confidence: float = 0.95) -> list[str]:
         """What to know of the answer, a sentence each."""
+        fraction("confidence", confidence)
         percent = f"{100 * confidence:g} %"
         out = []
         if self.uses:
             out.append(f"counts {self.uses}; what was left out for that is not in the intervals")
         if self.rows_bound is not None:
-            off = math.ceil(float(np.max(self.rows_bound(confidence)))) if self.keys != () else 0
+            off = math.ceil(float(np.max(self.rows_off(confidence)))) if self.keys != () else 0
             few = "" if self.ranked else f": of fewer {self.off_by} than that it says nothing"
             out.append(f"at most {off:,} {self.off_by} off, with probability {percent}{few}")
         return [*out, f"costs {self.price}"]

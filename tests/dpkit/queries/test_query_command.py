@@ -107,6 +107,7 @@ def test_a_ledger_gives_its_terms_and_refuses_what_passes_them(file, tmp_path):
     answer = json.loads(run(*asked, "--epsilon", 0.5, "--delta", 0, "--json"))
     assert (answer["unit"], answer["adjacency"]) == ("person", "replace")
     assert "the ledger, 'person'" in run(*asked, "--epsilon", 0.5, "--unit", "row", status=2)
+    assert "--confidence must lie in (0, 1)" in run(*asked, "--epsilon", 0.5, "--confidence", 95, status=2)
     refused = run(*asked, "-e", 2.9999999, status=2)
     assert "asks for DiscreteLaplace(0.333333, shift=120, adjacency='replace') (ε at δ=1e-06: 3 alone)" in refused
     with Ledger.open(path) as ledger:

@@ -241,8 +241,9 @@ def test_answers_print_and_become_json():
     many = queries.count(TABLE, groups="x", keys=range(100), budget=ROW)
     assert "and 80 more" in repr(many)
     assert many.in_words().count("\n") == len(repr(many).splitlines()) - 2 + 80
-    with pytest.raises(ValueError, match="confidence must lie in"):
-        answer.interval(95)
+    for told in (answer.interval, *(getattr(quantile, name) for name in ("in_words", "notes", "to_dict", "to_frame"))):
+        with pytest.raises(ValueError, match="confidence must lie in"):
+            told(95)
 
 
 @pytest.mark.parametrize("query", [queries.sum, queries.count])
