@@ -9,10 +9,12 @@ def main() -> None:
     """Run the command line."""
     try:
         from dpbandits.cli import app
+        from dpkit.cli.options import encodable_output
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit(f'error: the command line needs {error.name}: python -m pip install "dpkit[cli]"')
+    encodable_output()
     app()
 
 

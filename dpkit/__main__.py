@@ -11,10 +11,12 @@ def main() -> None:
     """Run the command line."""
     try:
         from dpkit.cli import app
+        from dpkit.cli.options import encodable_output
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit(f'the command needs {error.name}: python -m pip install "dpkit[commands]"')
+    encodable_output()
     app(prog_name="dpkit")
 
 

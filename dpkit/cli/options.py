@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import math
 import os
@@ -26,6 +28,7 @@ __all__ = [
     "Witness",
     "brief",
     "check_targets",
+    "encodable_output",
     "in_options",
     "paid_for",
     "plain_warnings",
@@ -114,6 +117,23 @@ def check_targets(targets: Mapping[str, Path | None], read: Iterable[str | Path 
             raise ValueError(
                 f"{option} must be a file in a folder that exists and can be written to, got {str(target)!r}{why}"
             )
+
+
+def encodable_output() -> None:
+    r"""Let the output of this process have what its encoding lacks as JSON writes it, \u03b5 for ε.
+
+    What is printed may have been paid for: it must neither end in an error nor lose a letter of a key.
+    """
+    codecs.register_error("dpkit.escaped", _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="dpkit.escaped")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 @contextmanager

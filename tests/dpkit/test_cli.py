@@ -1,5 +1,7 @@
 """The command ``dpkit``: its figures, its refusals, its exit statuses and its page."""
 
+import importlib
+import io
 import json
 import re
 import sys
@@ -35,6 +37,17 @@ from dpkit.cli.expression import Expression
 from dpkit.cli.page import page
 
 SAMPLED = "10 * PoissonSubsampled(Gaussian(z), 0.1)"
+
+
+@pytest.mark.parametrize("command", ["dpkit", "dpbandits"])
+def test_what_an_encoding_lacks_is_printed_as_json_writes_it(command, monkeypatch):
+    """An answer that was paid for ends in no error of the terminal, and no key loses a letter."""
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    monkeypatch.setattr(f"{command}.cli.app", lambda **_: print(json.dumps("Bür 𝄞 \udcff", ensure_ascii=False)))
+    importlib.import_module(f"{command}.__main__").main()
+    sys.stdout.flush()
+    assert json.loads(sys.stdout.buffer.getvalue()) == "Bür 𝄞 \udcff"
 
 
 @pytest.fixture
