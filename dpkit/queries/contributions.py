@@ -119,8 +119,8 @@ def contribution_bound(
     cost = PureDP(budget.epsilon, adjacency=budget.adjacency)
     sensitivity = 1.0 if budget.adjacency == "replace" else max(level, 1 - level)
     scales(sensitivity, budget.epsilon, monotone=False)  # refused, if at all, before it is paid
-    row = charge(ledger, cost, f"queries.{name}", source)
     kept = np.cumsum(np.bincount(np.minimum(numbers, top + 1), minlength=top + 2))
+    row = charge(ledger, cost, f"queries.{name}", source)
     run = AboveThreshold(0.0, sensitivity=sensitivity, budget=budget, rng=source)
     found = 1
     while not run.ask(float(kept[found] - level * persons.size)) and found < top:

@@ -173,6 +173,8 @@ def counted(
         one_cell=share.groups == 1 and not (grouped and share.swapped),
     )
     also = ApproxDP(0.0, budget.delta / 2, adjacency=budget.adjacency) if unlisted else None
+    # refused, if at all, before it is paid
+    floor = share.per_group + _rarely_reached(law, budget.delta / 2 / share.groups) if unlisted else 0
     counts = used.counts(share, source)
     cost, row = spend(law, query, source, ledger, also)
     with paid(ledger, row):
@@ -183,7 +185,6 @@ def counted(
             exact, names = exact[present], [names[i] for i in present]
         noisy = with_noise(exact, law, source)
     if unlisted:
-        floor = share.per_group + _rarely_reached(law, budget.delta / 2 / share.groups)
         # equal counts by name: in the order of the data they would tell which group came first
         order = sorted(np.flatnonzero(noisy >= floor).tolist(), key=lambda i: (-int(noisy[i]), repr(names[i])))
         noisy, names = noisy[order], [names[i] for i in order]
@@ -321,6 +322,8 @@ def _step(low: float, high: float, largest: float, whole: bool, scale: float) ->
 
 def _rarely_reached(law: Noise, probability: float) -> int:
     """The smallest j that the noise of a count reaches with at most this probability."""
+    if probability == 0:
+        raise ValueError("budget.delta must be larger for groups that nobody listed: its share of one group is 0")
     if law.name == "laplace":
         # P(k ≥ j) = q^j/(1 + q)
         q = math.exp(-1 / law.scale)

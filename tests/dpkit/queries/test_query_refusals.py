@@ -83,6 +83,7 @@ WRONG = [
     ("count", (TABLE,), {"groups": "g", "keys": ["a", "a"]}, ValueError, "keys must be distinct"),
     ("count", (TABLE,), {"groups": "g", "keys": []}, ValueError, "at least one group"),
     ("count", (TABLE,), {"groups": "g", "budget": PURE}, ValueError, "only with budget.delta > 0"),
+    ("count", (TABLE,), {"groups": "g", "budget": replace(PURE, delta=5e-324)}, ValueError, "delta must be larger"),
     ("mean", (TABLE, "x"), {**UNIT, "groups": "g"}, TypeError, "keys must list the groups of a mean"),
     (
         *("count", (TABLE,), {"where": TABLE["x"] > 2, "noise": "gaussian", "budget": PURE}, ValueError),
