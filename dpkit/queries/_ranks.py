@@ -81,15 +81,15 @@ def plan(levels: Sequence[float], epsilon: float, share: Share, *, grouped: bool
     return steps
 
 
-def rank_errors(steps: Sequence[Step], cells: Sequence[int], confidence: float) -> Array:
+def rank_errors(steps: Sequence[Step], cells: Sequence[int], confidence: float, parts: int = 1) -> Array:
     """d_j of every level: how far the ranks of all draws are from q_j·n at most, together with this probability.
 
-    ``cells`` has the number of cells in the range of each step.
+    ``cells`` has the number of cells in the range of each step. The probability is that of so many ``parts`` together.
     """
     m = len(steps)
     errors = np.zeros(m + 2)  # the ends, number m and number −1, have none
     for step, size in zip(steps, cells, strict=True):
-        own = 0.5 + (math.log(size) + math.log(m / (1.0 - confidence))) / float(step.rate)
+        own = 0.5 + (math.log(size) + math.log(m * parts / (1.0 - confidence))) / float(step.rate)
         r = float(step.rank)
         errors[step.level] = own + (1.0 - r) * errors[step.start] + r * errors[step.stop]
     return errors[:m]

@@ -240,8 +240,7 @@ def quantile(
         return one_or_all(np.maximum(bounds[0][at] - (n + 1) * step, low)), one_or_all(bounds[1][at])
 
     def rows_bound(level: float) -> Any:
-        each = 1 - (1 - level) / len(parts)
-        return one_or_all(np.concatenate([rank_errors(steps, cells, each)[at] for cells in sizes]))
+        return one_or_all(np.concatenate([rank_errors(steps, cells, level, len(parts))[at] for cells in sizes]))
 
     answer = Answer(
         one_or_all(np.concatenate([found[at] for found in drawn])),

@@ -148,8 +148,7 @@ class Demand:
                 rate = (part_rate if self.ask.grouped else first_rate)(strength, self.levels[0], share)
                 return (math.log(len(set(self.ask.candidates))) + math.log(parts / (1 - CONFIDENCE))) / float(rate)
             steps = rank_steps(self.levels, strength, share, grouped=self.ask.grouped)
-            each = 1 - (1 - CONFIDENCE) / parts
-            return float(rank_errors(steps, [_RANGE] * len(steps), each).max())
+            return float(rank_errors(steps, [_RANGE] * len(steps), CONFIDENCE, parts).max())
         if self.factor is None:
             return None
         if self.whole and noise == "laplace":

@@ -239,6 +239,8 @@ def test_answers_print_and_become_json():
     assert "low" not in quantile.to_dict()
     with pytest.raises(ValueError, match=r"rows_off\(0.95\) bounds"):
         quantile.interval()
+    of_groups = queries.quantile(TABLE, "x", bounds=(0, 9), budget=ROW, **BY)
+    assert 0 < of_groups.rows_off(1 - 2**-53).max() < 1000
     many = queries.count(TABLE, groups="x", keys=range(100), budget=ROW)
     assert "and 80 more" in repr(many)
     assert many.in_words().count("\n") == len(repr(many).splitlines()) - 2 + 80
