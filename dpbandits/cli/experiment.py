@@ -11,7 +11,7 @@ import typer
 
 from dpbandits.cli.options import writable
 from dpbandits.cli.refusals import Command, Commands
-from dpkit.cli.options import Witness
+from dpkit.cli.options import Witness, paid_for
 from dpkit.cli.printing import spending_ledger
 
 __all__ = ["experiment"]
@@ -137,14 +137,15 @@ def run(
         )
     say = console().print
     # shown first: what has been paid for is not lost where it cannot be written
-    if as_json:
-        typer.echo(results.to_json())
-    else:
-        # those that 80 columns have room for, if names take several lines
-        head, *rows = ([*row[:2], *row[3:7]] for row in results.cells())
-        head[4] = "less baseline"
-        say(results.verdict, tabled(dict.fromkeys(head, "left"), rows, broken=head[0]))
-        say(results.spent + ".")
+    with paid_for(results.to_json):
+        if as_json:
+            typer.echo(results.to_json())
+        else:
+            # those that 80 columns have room for, if names take several lines
+            head, *rows = ([*row[:2], *row[3:7]] for row in results.cells())
+            head[4] = "less baseline"
+            say(results.verdict, tabled(dict.fromkeys(head, "left"), rows, broken=head[0]))
+            say(results.spent + ".")
     if out is not None:
         results.to_json(out)
         if not as_json:

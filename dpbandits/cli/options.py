@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from dpbandits.cli.policies import POLICIES
+from dpkit.cli.options import check_targets
 
 __all__ = [
     "BASE_RATE",
@@ -97,9 +98,7 @@ def writable(out: Path, suffix: str) -> None:
     """Refuse a file that is called otherwise, or could not be written."""
     if out.suffix != suffix:
         raise ValueError(f"--out must be a{'n' if suffix == '.html' else ''} {suffix} file, got {out}")
-    parent = out.absolute().parent
-    if out.is_dir() or not parent.is_dir() or not os.access(out if out.exists() else parent, os.W_OK):
-        raise ValueError(f"--out must be a file in a folder that exists and can be written to, got {str(out)!r}")
+    check_targets({"--out": out})
 
 
 def kept_in(resume: Path | None) -> None:

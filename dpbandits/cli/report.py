@@ -28,10 +28,10 @@ _SIMULATION = (
 
 
 def console() -> Any:
-    """Where tables and sentences go, without colours for numbers in them."""
+    """Where tables and sentences go, as they are: no colours for numbers, and no name of an arm is taken for markup."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, markup=False)
 
 
 def tabled(
@@ -92,7 +92,8 @@ def play(
         _as_json(results, out / command)
         return
     say = console().print
-    say(f"[bold]{results.caption()}[/bold]\n")
+    say(results.caption(), style="bold")
+    say()
     say(_table(results))
     say("Reward is per round." + (" ± is one standard error over seeds.\n" if seeds > 1 else "\n"))
     if any(math.isfinite(row["epsilon"]) for row in results.table()):

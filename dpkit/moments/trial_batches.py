@@ -136,6 +136,8 @@ class TrialBatches:
             apart = np.maximum(self._missing, STEPS - self._missing)
         self.cost, self.scale = _least_noise(budget, apart)
         self.noise = self.scale * (math.sqrt(2.0) if isinstance(self.cost, Laplace) else 1.0) / STEPS
+        if not 2.0**-40 <= self.scale <= 2.0**40:  # refused before it is paid, and not where it is drawn
+            raise ValueError(f"budget must allow noise between 2**-40 and 2**40 steps, got {budget!r}")
         charge(ledger, self.cost, type(self).__name__, self._rng)
         batches, metrics = len(self.ends) + 1, len(ranges)
         # of each batch of each arm: whole numbers, and after how many decisions of all arms it had all of its own

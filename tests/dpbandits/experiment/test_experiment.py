@@ -581,6 +581,7 @@ def test_a_table_from_the_command_line_and_its_page(call, tmp_path):
     run = "run", "test.csv", "--person", "person", "--baseline", "old"
     for nowhere in ("none/test.json", "test.html", "."):  # which costs nothing
         assert "--out must be a" in call(*run, "--ledger", "ledger", "--out", nowhere).output
+    assert "budget must allow noise" in call(*run, "--ledger", "ledger", "-e", 1e-9).output
     found = call(*run, "--ledger", "ledger", "--out", "test.json")
     assert found.exit_code == 0, found.output
     assert "new is best" in found.output
@@ -588,7 +589,8 @@ def test_a_table_from_the_command_line_and_its_page(call, tmp_path):
     kept = Ledger.open(tmp_path / "ledger")
     assert kept.epsilon(0.0) == pytest.approx(1.0)
     assert [(row.label, row.outcome) for row in kept.rows()] == [("experiment run test.csv, value", "released")]
-    assert json.loads(call(*run, "--json").output)["assigned"].keys() == {"new", "old"}
+    # at the smallest level nothing is known, and it is said
+    assert json.loads(call(*run, "--json", "--alpha", 5e-324).output)["assigned"].keys() == {"new", "old"}
     assert call("report", "test.json", "--out", "page.html").exit_code == 0
     assert "new is best" in (tmp_path / "page.html").read_text()
     assert json.loads((tmp_path / "page.json").read_text())["best"] == "new"
@@ -599,9 +601,10 @@ def test_a_table_from_the_command_line_and_its_page(call, tmp_path):
 )
 def test_names_of_arms_take_several_lines_so_that_no_number_is_cut(call, tmp_path, long):
     table = (tmp_path / "test.csv").read_text()
-    (tmp_path / "test.csv").write_text(table.replace(",old,", f',"{long}",'))
+    (tmp_path / "test.csv").write_text(table.replace(",old,", f',"{long}",').replace(",new,", ",[/b]new,"))
     shown = call("run", "test.csv", "--person", "person", "--baseline", long, "--out", "test.json").output
     assert "…" not in shown
+    assert "[/b]new is best" in shown  # and no name is markup
     assert max(map(len, shown.splitlines()[:8])) <= 80
     assert call("report", "test.json", "--out", "page.html").exit_code == 0
     assert f"{long[:19]}…</text>" in (tmp_path / "page.html").read_text()
