@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from dpbandits.cli import options
-from dpkit.cli.options import Witness
+from dpkit.cli.options import Witness, paid_for
 from dpkit.cli.printing import spending_ledger
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def evaluate(
     frequent is always read from the log, so name them by --target columns where that is private.
     """
     from accounting import Budget
+    from accounting.checks import fraction
     from dpbandits.lab.evaluate import Log
 
     if method not in ("snips", "ips", "doubly_robust") or (method == "doubly_robust" and (target or epsilon)):
@@ -85,6 +86,7 @@ def evaluate(
         raise ValueError("--largest-weight must be given with --epsilon: it bounds what one row can say")
     if epsilon is not None and person is not None and max_contributions is None:
         raise ValueError("--max-contributions must be given with --person and --epsilon: how many rows of one are used")
+    fraction("--confidence", confidence)
     if top < 0:
         raise ValueError(f"--top must be at least 0, got {top}")
     numbers = [*(feature or []), *(target or [])]
@@ -100,14 +102,16 @@ def evaluate(
         budget, noise = _each(Budget(epsilon, delta, adjacency="add_remove", unit=unit), len(valued))
         how = {"budget": budget, "noise": noise, "method": "ips" if method == "ips" else "snips"}
         how |= {"largest_weight": largest_weight, "reward_range": reward_range, "max_contributions": max_contributions}
-        rows = _released(log, valued, how, (ledger, witness), confidence)
+        label = f"evaluate {file.name}, {len(valued)} values"
+        rows = _released(log, valued, how, (ledger, witness), label, confidence)
         size = "released with noise"
         note = f"All values together cost ε = {epsilon:g}, δ = {delta:g} per {unit}, added or removed."
-    if as_json:
-        shown = {"rows": rows, "method": method, "confidence": confidence, "private": epsilon is not None}
-        typer.echo(json.dumps(shown, ensure_ascii=False))
-        return
-    _print(f"{file.name}: {size}, {method}", rows, confidence, note)
+    shown = {"rows": rows, "method": method, "confidence": confidence, "private": epsilon is not None}
+    with paid_for(lambda: json.dumps(shown)):
+        if as_json:
+            typer.echo(json.dumps(shown, ensure_ascii=False))
+        else:
+            _print(f"{file.name}: {size}, {method}", rows, confidence, note)
 
 
 def _valued(log: Log, targets: Sequence[str], top: int) -> list[_Valued]:
@@ -175,18 +179,45 @@ def _each(budget: Budget, count: int) -> tuple[Budget, str]:
 
 
 def _released(
-    log: Log, valued: Sequence[_Valued], how: dict[str, Any], place: tuple[str | None, str | None], confidence: float
+    log: Log,
+    valued: Sequence[_Valued],
+    how: dict[str, Any],
+    place: tuple[str | None, str | None],
+    label: str,
+    confidence: float,
 ) -> list[dict[str, Any]]:
+    """The values, all of them charged as one release: where one is refused, none is paid for and lost."""
+    from accounting import compose
     from dpbandits.lab.evaluate import private_value
+    from dpkit import randomness
+    from dpkit.mechanisms._checked import charged
+    from dpkit.queries._units import check_spending
+    from dpkit.queries.reports.waiting import Waiting
+
+    source = randomness.resolve(None)
+
+    def waiting(name: str, pi: Array) -> Waiting:
+        more = how | {"persons": log.persons, "rng": source}
+        more |= {"largest_weight": 1.0} if name == "as logged" else {}
+        return Waiting(
+            lambda query: private_value(log.rewards, log.probabilities, pi, **more, ledger=cast("Ledger", query))
+        )
 
     ledger = spending_ledger(*place)
+    values = [waiting(name, pi) for name, pi, _ in valued]
     rows = []
     with nullcontext() if ledger is None else closing(ledger):
-        for name, pi, _ in valued:
-            more = how | {"largest_weight": 1.0} if name == "as logged" else how
-            answer = private_value(log.rewards, log.probabilities, pi, persons=log.persons, ledger=ledger, **more)
-            low, high = answer.interval(confidence, sampling=True)
-            rows.append({"policy": name, "value": answer.value, "low": low, "high": high, "cost": repr(answer.cost)})
+        check_spending(how["budget"], ledger)
+        try:
+            costs: list[Any] = [value.next() for value in values]
+            with charged(ledger, compose([(cost, 1) for cost in costs]), label, source):
+                answers: list[Any] = [value.next() for value in values]
+        finally:
+            for value in values:
+                value.stop()
+    for (name, *_), answer in zip(valued, answers, strict=True):
+        low, high = answer.interval(confidence, sampling=True)
+        rows.append({"policy": name, "value": answer.value, "low": low, "high": high, "cost": repr(answer.cost)})
     return rows
 
 

@@ -284,8 +284,12 @@ def test_the_command_releases_values_and_charges_a_ledger(clicks, tmp_path):
     shown = run(clicks, *options, "--ledger", path, "--json")
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.output)["private"] is True
+    # what fails, fails before anything is paid for: also the last of the values, of which four would have room
+    for wrong, said in ((["--confidence", 95], "--confidence must lie in"), (["--epsilon", 11], "asks for")):
+        refused = run(clicks, *options, *wrong, "--ledger", path)
+        assert (refused.exit_code, said in refused.output) == (2, True), refused.output
     with Ledger.open(path) as ledger:
-        assert len(ledger.rows()) == 5
+        assert [(row.label, row.outcome) for row in ledger.rows()] == [("evaluate clicks.csv, 5 values", "released")]
         assert ledger.epsilon(1e-6) <= 10.0001
 
 
