@@ -233,3 +233,5 @@ def _show(report: Report) -> None:
     head, *rows = report.cells()
     say(report.headline(), style="bold")
     print_table([(name, "right" if name == "value" else "left") for name in head], rows)
+    for note in report.notes():
+        say(note)

@@ -188,6 +188,7 @@ class Plan:
         return Report(
             self.title or "Report", answers, cost, self.budget, self.epsilon, datetime.now(UTC),
             randomness.is_simulation(source),
+            {ask.name: ask.where for ask in self.asks if ask.where and ask.where not in ask.name},
         )  # fmt: skip
 
     def _query(self, data: Any, need: Demand, strength: float, rng: np.random.Generator) -> Waiting:

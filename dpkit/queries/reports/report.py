@@ -6,9 +6,11 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from dpkit.queries.reports.page import page
 __all__ = ["Report"]
 
 _COLUMNS = ("answer", "key", "value", "low", "high", "rows_off", "informative")
+_LEFT_OUT = "What is left out by these bounds on one {} is not in the intervals."
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,8 @@ class Report(Mapping[str, Answer]):
     made : datetime
     simulation : bool
         The noise came from a seeded generator: nothing here is private.
+    where : mapping of str
+        By name, which rows an answer is about, where it is not about all and its name does not say so.
 
     Examples
     --------
@@ -55,8 +60,8 @@ class Report(Mapping[str, Answer]):
     >>> report["rows"].value
     3
     >>> print(report.to_csv())
-    answer,key,value,low,high,rows_off,informative
-    rows,,3,3,3,,True
+    answer,key,value,low,high,rows_off,informative,counts
+    rows,,3,3,3,,True,
     <BLANKLINE>
     """
 
@@ -67,6 +72,7 @@ class Report(Mapping[str, Answer]):
     epsilon: float
     made: datetime
     simulation: bool
+    where: dict[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Answer:
         if name not in self.answers:
@@ -116,6 +122,7 @@ class Report(Mapping[str, Answer]):
             "simulation": self.simulation,
             "confidence": confidence,
             "uses": {name: answer.uses for name, answer in self.answers.items() if answer.uses},
+            "where": self.where,
             "rows": self.rows(confidence),
         }
 
@@ -124,11 +131,13 @@ class Report(Mapping[str, Answer]):
         return _written(path, json.dumps(self.to_dict(confidence), ensure_ascii=False, indent=1) + "\n")
 
     def to_csv(self, path: str | os.PathLike[str] | None = None, confidence: float = 0.95) -> str:
-        """The rows as comma-separated values, written to ``path`` if there is one."""
+        """The rows as comma-separated values, written to ``path`` if there is one; ``counts`` says of which rows."""
         text = io.StringIO()
-        table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+        table = csv.DictWriter(text, (*_COLUMNS, "counts"), lineterminator="\n")
         table.writeheader()
+        counts = {name: "; ".join(self._counts(name)) for name in self.answers}
         for row in self.rows(confidence):
+            row["counts"] = counts[row["answer"]]
             for name in ("answer", "key"):
                 if row[name].startswith(("=", "+", "-", "@")) and not _number(row[name]):
                     row[name] = "'" + row[name]  # which a spreadsheet would take for a formula
@@ -150,10 +159,10 @@ class Report(Mapping[str, Answer]):
         return _written(path, text)
 
     def __repr__(self) -> str:
-        return f"{self.headline()}\n{as_text(self.cells())}"
+        return "\n".join([self.headline(), as_text(self.cells()), *self.notes()])
 
     def _repr_html_(self) -> str:
-        return as_html(self.headline(), self.cells())
+        return as_html(self.headline(), self.cells()) + "".join(f"<div>{escape(note)}</div>" for note in self.notes())
 
     def headline(self) -> str:
         """What is printed above it."""
@@ -162,6 +171,26 @@ class Report(Mapping[str, Answer]):
             f"{self.title}: {answers_said(len(self))}, {kind}cost ε = {self.epsilon:.4g} at δ = {self.budget.delta:g}, "
             f"counts one {self.budget.unit}"
         )
+
+    def notes(self) -> list[str]:
+        """What is printed below it: of which rows the answers are."""
+        told: dict[str, list[str]] = {}
+        for name in self.answers:
+            for counts in self._counts(name):
+                told.setdefault(counts, []).append(printable(name))
+        out = [
+            f"{'Every answer' if len(names) == len(self) > 1 else ', '.join(names)}: {printable(counts)}"
+            for counts, names in told.items()
+        ]
+        limited = any(answer.uses for answer in self.answers.values())
+        return [*out, _LEFT_OUT.format(self.budget.unit)] if limited else out
+
+    def _counts(self, name: str) -> list[str]:
+        """Which rows an answer counts: those that it asks about, and of one unit no more than so many."""
+        uses, where = self.answers[name].uses, self.where.get(name, "")
+        known = re.fullmatch(r"\(?([^\W\d][\w.]*)\)?", where)  # a column alone
+        where = f"{known[1]} is known" if known else where
+        return ([f"only rows where {where}"] if where else []) + ([f"counts {uses}"] if uses else [])
 
     def cells(self) -> list[list[str]]:
         """The table that is printed, its head first."""

@@ -291,7 +291,8 @@ def test_a_report_says_the_same_in_all_its_forms(table):
 
 
 def test_a_private_report_has_no_mark_and_files_are_written(table, tmp_path):
-    report = queries.plan(ASKS[:2], budget=PURE).run(table)
+    report = queries.plan([*ASKS[:2], Ask("count", where="(age)", name="of age")], budget=PURE).run(table)
+    assert report.notes() == ["of age: only rows where age is known"]
     report.to_html(tmp_path / "page.html")
     report.to_csv(tmp_path / "table.csv")
     report.to_json(tmp_path / "all.json")
@@ -299,7 +300,7 @@ def test_a_private_report_has_no_mark_and_files_are_written(table, tmp_path):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "protect nobody" not in page
     assert "whether one row is in the data, this page changes the odds by a factor of at most 2.72." in page
-    assert len((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()) == 5
+    assert len((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()) == 6
     assert json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))["epsilon"] == pytest.approx(1.0)
 
 

@@ -1,5 +1,6 @@
 """``dpkit report``, its plans in TOML, and ``dpkit query --sql``."""
 
+import csv
 import json
 from functools import partial
 
@@ -114,8 +115,16 @@ def test_no_answer_is_paid_for_and_lost_for_want_of_a_file(files, monkeypatch):
     monkeypatch.setattr(Report, "to_html", lambda *_: (files / "no" / "x.html").write_text(""))
     told = run(*asked, "--csv", link, "--html", files / "page.html", status=2)
     assert "page.html could not be written" in told
-    for shown in (told, link.read_text(encoding="utf-8")):
-        assert "expensive" in shown
+    # both say of which rows the answers are
+    lines = {row["answer"]: row["counts"] for row in csv.DictReader(link.read_text(encoding="utf-8").splitlines())}
+    where, uses = "only rows where paid >= 100 and town = Graz", "counts at most 4 rows of one person"
+    assert lines["expensive"] == f"{where}; {uses}"
+    for shown in (
+        f"expensive: {where}\n",
+        f"expensive: {uses}\n",
+        "by these bounds on one person is not in the intervals",
+    ):
+        assert shown in told
 
 
 def test_what_cannot_be_printed_goes_to_the_errors(capsys):
