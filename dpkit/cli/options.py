@@ -138,7 +138,7 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 @contextmanager
 def paid_for(text: Callable[[], str]) -> Iterator[None]:
-    """Print what was paid for, or where that fails (a disk is full) its text as an error: it cannot be had again."""
+    """Print what was paid for, or where that fails (a disk is full) its text as an error: to ask again costs again."""
     try:
         yield
         sys.stdout.flush()
