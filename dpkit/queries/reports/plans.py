@@ -172,6 +172,7 @@ class Plan:
         label, row = f"queries.plan: {self.title or 'report'}, {answers_said(len(self.asks))}", None
         try:
             cost = compose([(one, 1) for one in self._costs(queries, data)])
+            spent = self.epsilon  # priced before it is paid
             row = charge(self.ledger, cost, label, source)
             answers = {
                 ask.name: replace(_answered(query), query=ask.name)
@@ -186,7 +187,7 @@ class Plan:
                 query.stop()
         settle(self.ledger, row)
         return Report(
-            self.title or "Report", answers, cost, self.budget, self.epsilon, datetime.now(UTC),
+            self.title or "Report", answers, cost, self.budget, spent, datetime.now(UTC),
             randomness.is_simulation(source),
             {ask.name: ask.where for ask in self.asks if ask.where and ask.where not in ask.name},
         )  # fmt: skip
