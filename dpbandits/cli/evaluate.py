@@ -17,7 +17,7 @@ from dpkit.cli.options import Witness, paid_for
 from dpkit.cli.printing import spending_ledger
 
 if TYPE_CHECKING:
-    from accounting import Budget
+    from accounting import Budget, Ledger
     from accounting.arrays import Array
     from dpbandits.lab.evaluate import Log
 
