@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpkit.cli.options import Witness, brief
+from dpkit.cli.options import Witness, brief, check_targets
 from dpkit.cli.printing import accountant_name, ledger_name, left, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def audit_command(
     """
     made = datetime.now(UTC)
     with refusals():
-        for option, asked in (("--html", html), ("--json", json)):
-            if asked is not None and str(asked) != "-" and not asked.absolute().parent.is_dir():
-                raise ValueError(f"{option} must be a file in a folder that exists, got {str(asked)!r}")
+        check_targets({"--html": html, "--json": None if str(json) == "-" else json}, read=(ledger,))
         name = ledger_name(ledger)
         from accounting import LedgerCorrupted
         from accounting.audit import recompute

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from dpkit.cli.options import Command, Witness, brief, print_json
+from dpkit.cli.options import Command, Witness, brief, check_targets, print_json
 from dpkit.cli.printing import (
     accountant_name,
     is_export,
@@ -365,6 +365,7 @@ def card_command(
     with refusals():
         from dpkit.cli.card import card_of, card_page
 
+        check_targets({"--html": html}, read=(ledger, witness))
         with opened_ledger(ledger, witness=witness) as opened:
             card = card_of(opened, name=ledger_name(ledger), prior=prior, delta=delta)
         told = card.to_dict()

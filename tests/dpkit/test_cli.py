@@ -246,6 +246,8 @@ class Page(HTMLParser):
 
 
 def test_audit_of_a_good_ledger(path, tmp_path):
+    for command in (["audit"], ["ledger", "card"]):  # neither writes over what it reads
+        assert "--html must be a file of its own" in run(*command, path, "--html", path, status=2)
     output = run("audit", path, "--html", tmp_path / "report.html")
     with Ledger.open(path) as ledger:
         figures = compare(ledger.total, 1e-6)
