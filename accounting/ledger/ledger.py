@@ -263,8 +263,8 @@ class Ledger:
                 wanted, made = getattr(asked, name), getattr(opening, name)
                 if wanted is not None and wanted != made:
                     raise ValueError(
-                        f"{stored.name} was made with {name}={made!r}, got {name}={wanted!r}: leave {name} out to "
-                        f"open it as it is, or make another ledger"
+                        f"{stored.name} was made with {name}={made!r}, got {name}={wanted!r}: it keeps what it was "
+                        f"made with, which need not be said again, so leave {name} as it was or make another ledger"
                     )
         except BaseException:
             stored.disconnect()
