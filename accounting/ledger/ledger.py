@@ -793,7 +793,13 @@ class Ledger:
         LedgerCorrupted
                 If the text is not a ledger, its chain does not verify, or it does not contain ``expected_head``.
         """
-        return _from_entries(cls, json_and_csv.loads(text, expected_head), closed=False)
+        ledger = _from_entries(cls, json_and_csv.loads(text, expected_head), closed=False)
+        if ledger.witnessed:
+            ledger._recorder.refusal = (
+                "this is an export of a ledger that was made with a witness: nothing was recorded, and nothing may be "
+                "released. Spend from the ledger itself"
+            )
+        return ledger
 
     @classmethod
     def catch_up(cls, path: str | os.PathLike[str], witness: str | os.PathLike[str] | Witness) -> int:

@@ -121,6 +121,8 @@ def price(
     budgets = [positive("--epsilons", one) for one in epsilons or (0.5, 1.0, 2.0, 4.0)]
     options.folder(out)
     options.kept_in(resume)
+    if default_reward is not None and probability is None:
+        raise ValueError("--default-reward belongs to a log with one choice per row: give --probability, too")
     path = Path(source)
     late = _delays(delay, path)
     bounds: dict[str, Any] = {"feature_bound": feature_bound, "reward_range": reward_range, "theta_bound": theta_bound}

@@ -82,8 +82,8 @@ def constructor_arguments(policy: type) -> tuple[str, ...]:
             continue
         found = signature(vars(kind)["__init__"]).parameters.values()
         names += [p.name for p in found if p.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)]
-        if all(p.kind is not Parameter.VAR_KEYWORD for p in found):
-            break  # further arguments are not passed on
+        if all(p.kind is not Parameter.VAR_KEYWORD or p.name == "unknown" for p in found):
+            break  # further arguments are not passed on, or refused, as Policy does with what it calls unknown
     return tuple(dict.fromkeys(names))
 
 

@@ -292,9 +292,9 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
         if reward is not None and not self.warned and not self.public.stopped:
             self.warned = True
             warnings.warn(
-                "a value came after the batch of its decision was released, and does not count: as if it had never "
-                "come. If many are so late, means are wrong: give them time by wait=, the number of further decisions "
-                f"for which a batch waits (here {self.wait})",
+                "a value came after the batch of its decision was released: if it was not told before, it does not "
+                "count, as if it had never come. If many are so late, means are wrong: give them time by wait=, the "
+                f"number of further decisions for which a batch waits (here {self.wait})",
                 stacklevel=4,
             )
 

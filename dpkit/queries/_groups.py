@@ -70,9 +70,13 @@ def fitting_keys(found: NDArray[Any], keys: list[Any]) -> list[Any]:
         raise TypeError(f"keys must be numbers, as the column is, got {keys[texts.index(True)]!r}")
     if held == "texts" and not all(texts):
         raise TypeError(f"keys must be texts, as the column is, got {keys[texts.index(False)]!r}")
-    if held == "truth" and (strange := [key for key in keys if key not in (True, False)]):
+    if held == "truth" and (strange := [key for key in keys if not _is_truth(key)]):
         raise TypeError(f"keys must be True and False without quotes, as the column is, got {strange[0]!r}")
     return keys
+
+
+def _is_truth(key: Any) -> bool:
+    return kind_of(type(key)) in ("truth", "numbers") and key in (True, False)
 
 
 def _held(found: NDArray[Any]) -> str:

@@ -160,6 +160,8 @@ class Log:
         ValueError
             Naming row and column of the first bad value.
         """
+        if default_reward is not None and not math.isfinite(default_reward):
+            raise ValueError(f"default_reward must be finite, got default_reward={default_reward!r}")
         table = Table(source)
         further = [*([person] if person else []), *([offered, index] if offered else []), *features]
         table.require([reward, probability, arm, *further])

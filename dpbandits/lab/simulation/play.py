@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,8 @@ Task = tuple[str, int]
 Tick = Callable[[int], None]
 # a run and its policy's parameters
 Played = tuple[Run, dict[str, str]]
-# policies that have played in this process
-_USED: WeakSet[Policy] = WeakSet()
+# policies that have played in this process, by identity
+_USED: WeakValueDictionary[int, Policy] = WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Game:
         try:
             environment, grid = self.environment, self.grid
             policy = self.policy(name, seed)
-            if policy in _USED:  # what it learned on other luck would count in this run
+            if _USED.get(id(policy)) is policy:  # what it learned on other luck would count in this run
                 raise ValueError(
                     f"policies[{name!r}] must make a new policy in every call, got one that has played: make it inside "
                     "the function"
                 )
-            _USED.add(policy)
+            _USED[id(policy)] = policy
             known = parameters(policy)
             episode = environment.episode(generator(seed))
             reward = regret = seconds = 0.0

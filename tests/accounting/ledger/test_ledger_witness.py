@@ -93,6 +93,10 @@ def test_of_two_copies_the_second_to_spend_is_refused_before_its_noise(tmp_path,
         Ledger.catch_up(copy, elsewhere)
     spent(ledger, "c")
     assert [row.label for row in Ledger.open(path, witness=elsewhere).rows()] == ["a", "b", "c"]
+    export = Ledger.from_json(ledger.to_json())
+    with pytest.raises(ValueError, match="an export of a ledger that was made with a witness"):
+        spent(export, "d")
+    assert len(export.rows()) == 3
 
 
 def test_what_a_witness_could_not_be_told_counts_and_is_told_later(tmp_path):

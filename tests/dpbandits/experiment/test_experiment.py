@@ -119,7 +119,7 @@ def test_a_value_counts_in_the_batch_of_its_decision_or_not_at_all():
             for decision in first:
                 test.record(decision, 1.0)
         # whoever tells them is told so once: means of what came in time alone may be wrong
-        assert [str(one.message).partition(", and")[0] for one in said] == (
+        assert [str(one.message).partition(": ")[0] for one in said] == (
             [] if wait else ["a value came after the batch of its decision was released"]
         )
         if wait:

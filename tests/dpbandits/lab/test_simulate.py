@@ -203,6 +203,15 @@ def test_a_policy_plays_one_run_and_brings_nothing_along():
     with pytest.raises(ValueError, match=r"policies\['one'\] must make a new policy in every call"):
         quiet({"one": lambda rng: shared}, Ladder(), seeds=1)
 
+    class Alike(First):
+        def __eq__(self, other):
+            return isinstance(other, Alike)
+
+        __hash__ = None
+
+    kept = []
+    quiet({"one": lambda rng: kept.append(Alike(1, rng=rng)) or kept[-1]}, Ladder(), seeds=2)
+
 
 @pytest.mark.parametrize(
     ("rewards", "means", "message"),

@@ -22,6 +22,7 @@ import pytest
 from private_policies import SIZES, SMALL, offered, play, small
 from tabled import tabled
 
+from accounting import Budget
 from dpbandits import Policy, policies
 from dpkit.models.likelihood import Rows
 from dpkit.states import files
@@ -493,3 +494,23 @@ def test_a_guided_search_finds_nothing_else(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert len(list(corpus.iterdir())) > len(names), "the corpus did not grow: nothing was found to be new"
+
+
+class Weight:
+    def __init__(self, weight: float = 1.0) -> None:
+        self.weight = weight
+
+
+class Weighted(policies.PrivateArms, Weight):
+    """From outside: what comes after ``Policy`` takes arguments of its own, which are none of the state's."""
+
+    def __init__(self, arms: int, **options: Any) -> None:
+        policies.PrivateArms.__init__(self, arms, **options)
+        Weight.__init__(self, 2.0)
+
+
+def test_a_policy_with_a_class_beside_it_is_saved_and_loaded(tmp_path: Path) -> None:
+    policy = Weighted(3, budget=Budget(1.0, 0.0), horizon=100)
+    policy.update(policy.select(), 0.5)
+    policy.save(tmp_path / "state")
+    assert Weighted.load(tmp_path / "state", unattended=True).decisions == 1

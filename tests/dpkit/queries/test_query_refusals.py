@@ -36,6 +36,7 @@ WRONG = [
     ("count", ({"g": TRUE},), {"groups": "g", "keys": ["True"]}, TypeError, "True and False without quotes, as"),
     ("count", ({"g": MAYBE},), {"groups": "g", "keys": ["True"], "where": KNOWN}, TypeError, "keys must be True and"),
     ("top_k", ([True, False],), {"keys": ["True", "False"]}, TypeError, "keys must be True and False"),
+    ("count", ({"g": TRUE},), {"groups": "g", "keys": [True, pd.NA]}, TypeError, "keys must be True and False"),
     ("marginals", ({"g": TRUE},), {"keys": {"g": ["True"]}}, TypeError, "keys must be True and False"),
     ("count", (TABLE,), {"where": "x"}, TypeError, r'where="\(x\)" means the rows that have a value there'),
     ("variance", ([1.0],), {"bounds": (-1e308, 1e307)}, ValueError, r"at most 1e\+150 apart.*count in a larger unit"),
