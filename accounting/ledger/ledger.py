@@ -250,13 +250,6 @@ class Ledger:
                 opening = balance.opening
             if watch is not None:
                 watch.check()
-            elif opening.witnessed:
-                ledger._recorder.refusal = (
-                    f"{stored.name} was made with a witness, and was opened without: nothing was recorded, and nothing "
-                    "may be released, as an older copy of it would not show. Name the witness, by Ledger.open(..., "
-                    "witness=...), --witness of a command, or witness under [storage] of a service; if it is lost, "
-                    "Ledger.backup or `dpkit ledger backup` makes another"
-                )
             if expected_head is not None:
                 ledger.verify(expected_head=expected_head)
             for name in ("budget", "accountant", "failure_delta", "plan"):
@@ -793,13 +786,7 @@ class Ledger:
         LedgerCorrupted
                 If the text is not a ledger, its chain does not verify, or it does not contain ``expected_head``.
         """
-        ledger = _from_entries(cls, json_and_csv.loads(text, expected_head), closed=False)
-        if ledger.witnessed:
-            ledger._recorder.refusal = (
-                "this is an export of a ledger that was made with a witness: nothing was recorded, and nothing may be "
-                "released. Spend from the ledger itself"
-            )
-        return ledger
+        return _from_entries(cls, json_and_csv.loads(text, expected_head), closed=False)
 
     @classmethod
     def catch_up(cls, path: str | os.PathLike[str], witness: str | os.PathLike[str] | Witness) -> int:
@@ -836,7 +823,8 @@ class Ledger:
             if not stored.exists():
                 raise FileNotFoundError(f"there is no ledger {stored.name}: Ledger.restore makes one of a backup")
             watch = _watch(witness, stored)
-            assert watch is not None
+            if watch is None:
+                raise TypeError("witness must be given, as it has the entries that the ledger lacks, got witness=None")
             with closing(watch):
                 added = watch.give_back()
         with cls.open(path, witness=witness) as ledger:

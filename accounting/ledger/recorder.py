@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from accounting.errors import LedgerCorrupted
 from accounting.ledger.record.balance import Balance, Undecided
 from accounting.ledger.record.entry_types import Entry, Mark, Quota, Settlement, Spend, Summary
-from accounting.ledger.storage.store import EntryStore, Position
+from accounting.ledger.storage.store import EntryStore, MemoryStore, Position
 from accounting.ledger.storage.witness import Watch
 
 __all__ = ["Recorder"]
@@ -65,8 +65,6 @@ class Recorder:
         Sees to it that a witness elsewhere has what was recorded.
     closed : bool
         Whether nothing more can be recorded.
-    refusal : str or None
-        Why nothing may be recorded here, though it can be read.
     """
 
     # the balance, while nobody uses it; see _take
@@ -76,7 +74,6 @@ class Recorder:
         self.store = store
         self.watch = watch
         self.closed = False
-        self.refusal: str | None = None
         self.lock = threading.RLock()
         with _registry_lock:
             _recorders.add(self)
@@ -122,8 +119,6 @@ class Recorder:
             while True:
                 if self.closed:
                     raise ValueError("the ledger is closed: nothing was recorded, and nothing may be released")
-                if self.refusal is not None:
-                    raise ValueError(self.refusal)
                 made = self._attempt(decide, also)
                 if made is not None:
                     if self.watch is not None:
@@ -160,6 +155,20 @@ class Recorder:
             raise
         return known.extended(entries, position, name)
 
+    def _unwitnessed(self) -> str:
+        """Why nothing may be recorded without the witness that a ledger was made with."""
+        if isinstance(self.store, MemoryStore):
+            return (
+                "this is an export of a ledger that was made with a witness: nothing was recorded, and nothing may be "
+                "released. Spend from the ledger itself"
+            )
+        return (
+            f"{self.store.name} was made with a witness, and was opened without: nothing was recorded, and nothing may "
+            "be released, as an older copy of it would not show. Name the witness, by Ledger.open(..., witness=...), "
+            "--witness of a command, or witness under [storage] of a service; if it is lost, Ledger.backup or `dpkit "
+            "ledger backup` makes another"
+        )
+
     def _attempt(self, decide: Callable[[Balance, bool], _E], also: Callable[[Any], None] | None) -> _E | None:
         """One try of :meth:`record`; None if others recorded something in the meantime that takes long to price.
 
@@ -171,6 +180,8 @@ class Recorder:
         known: _Known | None = taken
         after: _Known | None = None
         try:
+            if self.watch is None and taken.balance.opening.witnessed:
+                raise ValueError(self._unwitnessed())
             made = decide(taken.balance, False)
 
             def make(now: Position) -> list[Entry] | None:

@@ -97,6 +97,10 @@ def test_of_two_copies_the_second_to_spend_is_refused_before_its_noise(tmp_path,
     with pytest.raises(ValueError, match="an export of a ledger that was made with a witness"):
         spent(export, "d")
     assert len(export.rows()) == 3
+    with pytest.raises(ValueError, match="an export of a ledger that was made with a witness"):
+        spent(pickle.loads(pickle.dumps(export)), "d")
+    with pytest.raises(TypeError, match="witness must be given"):
+        Ledger.catch_up(path, None)
 
 
 def test_what_a_witness_could_not_be_told_counts_and_is_told_later(tmp_path):
