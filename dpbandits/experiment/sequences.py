@@ -94,6 +94,11 @@ def log_mgf(noise: Laplace | Gaussian | None, scale: float, theta: Array) -> Arr
     return np.asarray(np.log(-math.expm1(-0.5 * rate) + math.sinh(0.5 * rate) * tails))
 
 
+def _against(alpha: float) -> float:
+    """ln(1/α): how much evidence rules a mean out, where that is wrong with probability α. A part of α may be 0."""
+    return math.log(1.0 / alpha) if alpha > 0 else math.inf
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What was released of one metric of the arms, all of shape (…, K).
@@ -210,7 +215,7 @@ class Sequences:
 
     def lower(self, evidence: Evidence, alpha: float) -> Array:
         """Of each arm a bound below its mean that holds at all times with probability 1 − α, shape (…, K)."""
-        wanted = math.log(1.0 / alpha) if alpha > 0 else math.inf  # a part of a small one may be 0
+        wanted = _against(alpha)
         low, high = np.zeros(evidence.total.shape), np.ones(evidence.total.shape)
         for _ in range(_STEPS):
             middle = 0.5 * (low + high)
@@ -256,7 +261,7 @@ class Sequences:
 
     def least_difference(self, a: Evidence, b: Evidence, alpha: float) -> Array:
         """A bound below μ_a − μ_b that holds at all times with probability 1 − α, shape (…)."""
-        wanted = math.log(1.0 / alpha) if alpha > 0 else math.inf  # a part of a small one may be 0
+        wanted = _against(alpha)
         low, high = np.full(a.total.shape, -1.0), np.clip(a.mean - b.mean, -1.0, 1.0)
         for _ in range(_STEPS // 2):
             middle = 0.5 * (low + high)
