@@ -58,7 +58,6 @@ __all__ = [
     "binomial_bins",
     "local_epsilon",
     "shuffled_delta",
-    "shuffled_epsilon",
     "shuffled_losses",
 ]
 
@@ -149,9 +148,14 @@ def _log_upper(c: Array, x: Array) -> Array:
     return np.where(x < 1, 0.0, np.where(inside, log_tail, -np.inf))
 
 
+def _coin(local_epsilon: float) -> tuple[float, float]:
+    """The probabilities of the truth and of the lie."""
+    return 1 / (1 + math.exp(-local_epsilon)), math.exp(-local_epsilon) / (1 + math.exp(-local_epsilon))
+
+
 def _thresholds(local_epsilon: float, c: Array, epsilon: Array | float) -> Array:
     """x₀, the smallest x at which the loss is above ``epsilon``."""
-    truth, lie = 1 / (1 + math.exp(-local_epsilon)), math.exp(-local_epsilon) / (1 + math.exp(-local_epsilon))
+    truth, lie = _coin(local_epsilon)
     # e^ε/(1 + e^ε) and its complement keep the threshold finite for any ε
     up, down = 1 / (1 + np.exp(-epsilon)), np.exp(-epsilon) / (1 + np.exp(-epsilon))
     return np.asarray(np.floor((c + 1) * (up * truth - down * lie) / (truth - lie)) + 1)
@@ -176,31 +180,11 @@ def shuffled_delta(local_epsilon: float, users: int, epsilon: float) -> float:
     x0 = _thresholds(local_epsilon, c, epsilon)
     with np.errstate(under="ignore"):
         s0, s1, weights = np.exp(_log_upper(c, x0)), np.exp(_log_upper(c, x0 - 1)), np.exp(log_weights)
-    truth, lie = 1 / (1 + math.exp(-local_epsilon)), math.exp(-local_epsilon) / (1 + math.exp(-local_epsilon))
+    truth, lie = _coin(local_epsilon)
     grow = math.exp(min(epsilon, 700.0))
     gain, loss = truth - grow * lie, grow * truth - lie
     found = np.maximum(gain * s1 - loss * s0, 0.0) + 2 * _BETA_ERROR * (gain * s1 + loss * s0)
     return min(1.0, float(weights @ found))
-
-
-def shuffled_epsilon(local_epsilon: float, users: int, delta: float) -> float:
-    """The smallest ε at which the shuffled messages have at most ``delta``, rounded up.
-
-    Examples
-    --------
-    >>> round(shuffled_epsilon(1.0, 10_000, 1e-6), 7)
-    0.0432062
-    """
-    positive("local_epsilon", local_epsilon)
-    fraction("delta", delta, include_zero=True)
-    if delta == 0 or shuffled_delta(local_epsilon, users, 0.0) <= delta:
-        return local_epsilon if delta == 0 else 0.0
-    root = _root(lambda e: shuffled_delta(local_epsilon, users, e), delta, 0.0, local_epsilon)
-    step = 1e-14
-    while root < local_epsilon and shuffled_delta(local_epsilon, users, root) > delta:
-        root += step * max(root, 1e-6 * local_epsilon)
-        step *= 2
-    return min(root, local_epsilon)
 
 
 def local_epsilon(users: int, epsilon: float, delta: float) -> float:
@@ -247,7 +231,7 @@ def shuffled_losses(local_epsilon: float, users: int) -> tuple[Array, Array]:
     so Pr(L < −ℓ) under P is Pr(L > ℓ) under Q.
     """
     c, log_weights = _copies(local_epsilon, users, *_PAIR)
-    truth, lie = 1 / (1 + math.exp(-local_epsilon)), math.exp(-local_epsilon) / (1 + math.exp(-local_epsilon))
+    truth, lie = _coin(local_epsilon)
     # L is about 2(2p − 1)(2x/(c + 1) − 1), and x has a deviation of √c/2
     typical = max(1.0, float(np.exp(log_weights) @ c))
     core = min(local_epsilon / 2, _DEVIATIONS * 2 * (truth - lie) / math.sqrt(typical))

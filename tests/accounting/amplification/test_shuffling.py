@@ -39,7 +39,7 @@ from accounting.amplification.blanket import (
     response_local_epsilon,
 )
 from accounting.amplification.shuffled_binomial import central_rdp, log_survival
-from accounting.amplification.shuffling import local_epsilon, shuffled_delta, shuffled_epsilon
+from accounting.amplification.shuffling import local_epsilon, shuffled_delta
 from accounting.compose.failures import split_failures
 
 # ------------------------------------------------------------------------------------------------------- adjacency
@@ -273,18 +273,22 @@ def test_no_extremal_randomizer_is_less_private(eps0, users):
             assert hockey_stick(P, Q, share * eps0) <= most
 
 
+def messages_epsilon(eps0, users, level):
+    return epsilon(LocalShuffled(eps0, users), level, accountant="pld")
+
+
 @pytest.mark.thorough
 @settings(max_examples=12, deadline=None)
 @given(log_eps0=st.floats(-3, 1.2), log_users=st.floats(0, 5), log_level=st.floats(-15, -2))
 def test_epsilon_inverts_delta_and_shuffling_never_hurts(log_eps0, log_users, log_level):
     eps0, users, level = 10**log_eps0, int(10**log_users), 10**log_level
-    found = shuffled_epsilon(eps0, users, level)
+    found = messages_epsilon(eps0, users, level)
     assert 0 <= found <= eps0
     if found > 0:
         assert shuffled_delta(eps0, users, found) <= level
         assert shuffled_delta(eps0, users, found * (1 - 1e-7)) > level * (1 - 1e-9)
-    assert shuffled_epsilon(eps0, 3 * users, level) <= found * (1 + 1e-9)
-    assert shuffled_epsilon(eps0 * 1.1, users, level) >= found
+    assert messages_epsilon(eps0, 3 * users, level) <= found * (1 + 1e-9)
+    assert messages_epsilon(eps0 * 1.1, users, level) >= found
     assert found <= epsilon(PureDP(eps0), level) * (1 + 1e-9)
 
 
@@ -323,14 +327,14 @@ def test_several_rounds_cost_less_than_their_sum():
 
 
 def test_a_billion_users():
-    assert 5e-5 < shuffled_epsilon(1.0, 10**9, 1e-6) < 1e-4
+    assert 5e-5 < messages_epsilon(1.0, 10**9, 1e-6) < 1e-4
     assert shuffled_delta(1.0, 10**12, 1e-4) == shuffled_delta(1.0, 10**9, 1e-4)
 
 
 def test_edges_of_single_messages():
-    assert shuffled_epsilon(2.0, 100, 0.0) == 2.0
+    assert epsilon(LocalShuffled(2.0, 100), 0.0) == 2.0
     assert shuffled_delta(2.0, 100, 2.0) == 0.0
-    assert shuffled_epsilon(1e-3, 100, 0.4) == 0.0
+    assert messages_epsilon(1e-3, 100, 0.4) == 0.0
     assert local_epsilon(1000, 0.5, 0.0) == 0.5
     with pytest.raises(ValueError, match="users must be at least 1, got users=0"):
         LocalShuffled(1.0, 0)
