@@ -29,7 +29,7 @@ from accounting.arrays import Array
 from accounting.checks import fraction
 from accounting.errors import UnsupportedRelease
 from accounting.printed import as_html
-from accounting.releases.base import Release
+from accounting.releases.base import Release, check_release
 from accounting.totals import delta, epsilon
 
 if TYPE_CHECKING:
@@ -184,8 +184,7 @@ def attacker(release: Release) -> Attacker:
     >>> round(test.advantage, 3), float(test.true_positives(0.01).round(3)), round(test.posterior(0.5, 0.01), 2)
     (0.383, 0.092, 0.9)
     """
-    if not isinstance(release, Release):
-        raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
+    check_release(release)
     found = Attacker(release)
     found.advantage  # noqa: B018  (what no accountant covers is refused here)
     return found

@@ -26,7 +26,7 @@ import accounting.adaptive.registry  # noqa: F401  (the PLD accountant asks thos
 from accounting.checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
 from accounting.printed import as_html
-from accounting.releases.base import Release, compose, known, may_fail
+from accounting.releases.base import Release, check_release, compose, known, may_fail
 from accounting.releases.noise import is_gaussian
 
 __all__ = ["Accountant", "Bound", "Comparison", "compare", "delta", "epsilon", "meets"]
@@ -85,8 +85,7 @@ def _bounds(
     every: bool = False,
 ) -> dict[str, float]:
     """The candidates that know the whole description, each with its ε at ``delta`` or its δ at ``epsilon``."""
-    if not isinstance(release, Release):
-        raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
+    check_release(release)
     split = whole = 0.0, known(release)
     if may_fail(split[1]):
         from accounting.compose.failures import rest_delta, split_failures

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from accounting.budget import Budget
 from accounting.errors import UnsupportedRelease
-from accounting.ledger.filters.choice import check_choices
+from accounting.ledger.filters.choice import check_choices, check_plan
 from accounting.ledger.filters.default_rule import mixed_rule
 from accounting.ledger.filters.rule import Measure, Rule
 from accounting.ledger.filters.scopes import inside
@@ -39,6 +39,7 @@ from accounting.ledger.views import json_and_csv
 from accounting.ledger.views.rows import RowsRead, rows_as_html
 from accounting.postgres import is_url, place
 from accounting.releases import Release
+from accounting.releases.base import check_release
 from accounting.text import check_text
 from accounting.totals import Bound, epsilon
 
@@ -350,11 +351,9 @@ class Ledger:
         ValueError
             If the ledger is closed, or a ``unique`` label was recorded before.
         """
-        if not isinstance(release, Release):
-            raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
+        check_release(release)
         check_text("label", label)
-        if plan is not None and not isinstance(plan, Release):
-            raise TypeError(f"plan must be a description such as 100 * Gaussian(10.0), got plan={plan!r}")
+        check_plan(plan)
         if scope is not None:
             check_new_scope("scope", scope)
         if unit is not None:
@@ -518,8 +517,6 @@ class Ledger:
             ...
         accounting.errors.BudgetExceeded: "Ann's mean" asks for ... of the quota of 'north'...
         """
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a Budget or None, got budget={budget!r}")
         rule = None
         if budget is not None:
             check_new_scope("scope", scope)
@@ -897,8 +894,6 @@ def _opening(
     budget: Budget | None, accountant: Measure | None, failure_delta: float | None, plan: Release | None
 ) -> Opening:
     """A checked opening."""
-    if budget is not None and not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a Budget or None, got budget={budget!r}")
     check_choices(budget, accountant, failure_delta, plan)
     return Opening(datetime.now(UTC), budget, accountant, failure_delta, plan)
 

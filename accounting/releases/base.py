@@ -23,7 +23,7 @@ __all__ = [
     "Parallel",
     "Release",
     "check_adjacency",
-    "check_inner",
+    "check_release",
     "common_adjacency",
     "compose",
     "is_ours",
@@ -53,7 +53,8 @@ def common_adjacency(adjacencies: Iterable[Adjacency | None]) -> Adjacency | Non
     return stated[0] if stated else None
 
 
-def check_inner(release: object) -> None:
+def check_release(release: object) -> None:
+    """Refuse what is no description."""
     if not isinstance(release, Release):
         raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
 
@@ -174,7 +175,7 @@ class Composed(Release):
         ):
             raise TypeError(f"parts must be a tuple of (release, count) pairs, got parts={self.parts!r}")
         for release, count in self.parts:
-            check_inner(release)
+            check_release(release)
             if isinstance(release, Composed):
                 raise TypeError(f"parts must not be sums themselves (use +), got {release!r}")
             integer("count", count, at_least=1)
@@ -253,7 +254,7 @@ class Parallel(Release):
         if not isinstance(self.branches, tuple):
             raise TypeError(f"branches must be a tuple of descriptions, got branches={self.branches!r}")
         for branch in self.branches:
-            check_inner(branch)
+            check_release(branch)
         _agree(self, self.branches)
 
     def __repr__(self) -> str:
@@ -294,7 +295,7 @@ def compose(terms: Iterable[tuple[Release, int]]) -> Release:
     """
     given = []
     for release, count in terms:
-        check_inner(release)
+        check_release(release)
         given.append((release, integer("count", count, at_least=0)))
     given = [(release, count) for release, count in given if count and not _is_empty(release)]
     if len(given) == 1 and given[0][1] == 1:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from accounting.checks import fraction, integer
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
-from accounting.releases.base import Release, check_inner
+from accounting.releases.base import Release, check_release
 from accounting.releases.guarantees import PureDP
 from accounting.releases.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 
@@ -44,25 +44,15 @@ class PoissonSubsampled(Release):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_inner(self.release)
+        check_release(self.release)
         fraction("rate", self.rate, include_one=True)
-        if self.release.adjacency not in (None, "add_remove"):
-            raise AdjacencyMismatch(
-                "release must have its sensitivity measured for one unit present or absent ('add_remove'), "
-                f"got release.adjacency={self.release.adjacency!r}"
-            )
-        if self.adjacency not in (None, "add_remove", "replace"):
-            raise AdjacencyMismatch(
-                "Poisson subsampling is priced for neighbours that differ by one unit present or absent "
-                f"('add_remove') or swapped ('replace'), got adjacency={self.adjacency!r}"
-            )
+        _keep_presence(self, "Poisson subsampling")
         swappable = (Gaussian, Laplace, PureDP, DiscreteGaussian, DiscreteLaplace)
         if self.adjacency == "replace" and not isinstance(self.release, swappable):
             raise UnsupportedRelease(
                 "under 'replace' only Gaussian, Laplace, pure or discrete releases may be sampled, "
                 f"got {self.release!r}"
             )
-        object.__setattr__(self, "adjacency", self.adjacency or "add_remove")
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,23 +94,13 @@ class RandomAllocated(Release):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_inner(self.release)
+        check_release(self.release)
         integer("steps", self.steps, at_least=1)
         if integer("participations", self.participations, at_least=1) > self.steps:
             raise ValueError(
                 f"participations must be at most steps={self.steps}, got participations={self.participations!r}"
             )
-        if self.release.adjacency not in (None, "add_remove"):
-            raise AdjacencyMismatch(
-                "release must have its sensitivity measured for one unit present or absent ('add_remove'), "
-                f"got release.adjacency={self.release.adjacency!r}"
-            )
-        if self.adjacency not in (None, "add_remove", "replace"):
-            raise AdjacencyMismatch(
-                "random allocation is priced for neighbours that differ by one unit present or absent "
-                f"('add_remove') or swapped ('replace'), got adjacency={self.adjacency!r}"
-            )
-        object.__setattr__(self, "adjacency", self.adjacency or "add_remove")
+        _keep_presence(self, "random allocation")
 
     @property
     def block(self) -> int:
@@ -183,7 +163,7 @@ class FixedSizeSubsampled(Release):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_inner(self.release)
+        check_release(self.release)
         integer("records", self.records, at_least=1)
         if integer("batch_size", self.batch_size, at_least=1) > self.records:
             raise ValueError(f"batch_size must be at most records={self.records}, got batch_size={self.batch_size!r}")
@@ -199,3 +179,18 @@ class FixedSizeSubsampled(Release):
     def rate(self) -> float:
         """The probability that a unit is in the batch."""
         return self.batch_size / self.records
+
+
+def _keep_presence(sampled: PoissonSubsampled | RandomAllocated, name: str) -> None:
+    """What is sampled is measured for units that are there or not, and so is the whole unless it says ``"replace"``."""
+    if sampled.release.adjacency not in (None, "add_remove"):
+        raise AdjacencyMismatch(
+            "release must have its sensitivity measured for one unit present or absent ('add_remove'), "
+            f"got release.adjacency={sampled.release.adjacency!r}"
+        )
+    if sampled.adjacency not in (None, "add_remove", "replace"):
+        raise AdjacencyMismatch(
+            f"{name} is priced for neighbours that differ by one unit present or absent "
+            f"('add_remove') or swapped ('replace'), got adjacency={sampled.adjacency!r}"
+        )
+    object.__setattr__(sampled, "adjacency", sampled.adjacency or "add_remove")

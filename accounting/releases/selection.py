@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from accounting.checks import fraction, positive
 from accounting.errors import UnsupportedRelease
-from accounting.releases.base import Release, check_inner, common_adjacency
+from accounting.releases.base import Release, check_release, common_adjacency
 
 if TYPE_CHECKING:
     from accounting.amplification.runs import Runs
@@ -43,7 +43,7 @@ class BestOfRuns(Release):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_inner(self.release)
+        check_release(self.release)
         fraction("stop", self.stop)
         if not -1.0 < self.shape < math.inf:
             raise ValueError(f"shape must be finite and greater than -1, got shape={self.shape!r}")
@@ -93,7 +93,7 @@ class BestOfPoissonRuns(Release):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_inner(self.release)
+        check_release(self.release)
         positive("mean", self.mean)
         object.__setattr__(self, "adjacency", common_adjacency((self.adjacency, self.release.adjacency)))
 

@@ -29,7 +29,7 @@ from accounting.notions.zcdp import zcdp
 from accounting.releases import Release
 from accounting.totals import ACCOUNTANTS, epsilon, meets
 
-__all__ = ["Filter", "check_choices", "first_filter", "is_skewed", "make_filter"]
+__all__ = ["Filter", "check_choices", "check_plan", "first_filter", "is_skewed", "make_filter"]
 
 Filter = AdditiveFilter | PlanFilter
 
@@ -43,11 +43,12 @@ def check_choices(
     budget: Budget | None, accountant: str | None, failure_delta: float | None, plan: Release | None
 ) -> None:
     """Refuse a caller's choice that no filter can follow."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a Budget or None, got budget={budget!r}")
     if accountant is not None and accountant not in get_args(Measure):
         hint = ": to be priced by it, state everything to come as the ledger's plan" if accountant == "pld" else ""
         raise ValueError(f"accountant must be one of {get_args(Measure)}, got accountant={accountant!r}{hint}")
-    if plan is not None and not isinstance(plan, Release):
-        raise TypeError(f"plan must be a description such as 100 * Gaussian(10.0), got plan={plan!r}")
+    check_plan(plan)
     if failure_delta is not None:
         fraction("failure_delta", failure_delta, include_zero=True)
     if budget is None:
@@ -68,6 +69,12 @@ def check_choices(
         raise ValueError(
             f"failure_delta must be below the budget's delta={budget.delta:g}, got failure_delta={failure_delta!r}"
         )
+
+
+def check_plan(plan: object) -> None:
+    """Refuse what is neither a description nor None."""
+    if plan is not None and not isinstance(plan, Release):
+        raise TypeError(f"plan must be a description such as 100 * Gaussian(10.0), got plan={plan!r}")
 
 
 def make_filter(budget: Budget, rule: Rule, *, doubt: float = 0.0) -> Filter:

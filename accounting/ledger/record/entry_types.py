@@ -14,6 +14,7 @@ from accounting.budget import Budget
 from accounting.checks import integer
 from accounting.ledger.filters.rule import Measure, Rule
 from accounting.releases import Release
+from accounting.releases.base import check_release
 from accounting.text import check_text
 
 __all__ = [
@@ -69,8 +70,7 @@ class Row:
             check_text("unit", self.unit, empty=False)
         if self.actor is not None:
             check_text("actor", self.actor, empty=False)
-        if not isinstance(self.release, Release):
-            raise TypeError(f"release must be a description such as Gaussian(1.0), got release={self.release!r}")
+        check_release(self.release)
         _check_flag_and_time(self.simulation, self.time)
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from accounting.checks import integer
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Composed, Parallel, Release, compose, parallel
-from accounting.releases.base import said
+from accounting.releases.base import check_release, said
 
 __all__ = ["VERSION", "canonical", "decode", "encode"]
 
@@ -50,8 +50,7 @@ def encode(release: Release) -> dict[str, Any]:
     >>> decode(stored)
     (2 * Gaussian(noise_multiplier=3.0, adjacency='replace') + TreeAggregation(noise_multiplier=5.0, steps=16))
     """
-    if not isinstance(release, Release):
-        raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
+    check_release(release)
     name = type(release).__name__
     if isinstance(release, Outside):
         return {**json.loads(release.stored), "weaker": encode(release.stand_in)}
