@@ -31,6 +31,7 @@ messages that are all for 0: then A/e is in the place of A, M = n, γ = 1, and (
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -45,6 +46,7 @@ __all__ = [
     "binomial_window",
     "counts_delta",
     "gains",
+    "mean_delta",
     "positive_part",
     "response_delta",
     "response_delta_at_least",
@@ -156,14 +158,16 @@ def response_delta(epsilon0: float, categories: int, users: int, epsilon: float)
         return binary_delta(epsilon0, users, epsilon)
     r = 1 / (math.exp(epsilon0) + categories - 1)
     gamma, worth = min(1.0, categories * r), gains(epsilon0, epsilon)
-    copies, log_weights = binomial_bins(min(users, MOST_USERS) - 1, gamma, 3e-4, 6)
+    return mean_delta(users, gamma, lambda n: counts_delta(n, gamma, 2 / categories, (0.5, 0.5), worth, 1.0))
+
+
+def mean_delta(users: int, blanket: float, delta_of: Callable[[int], float]) -> float:
+    """The mean of ``delta_of`` the number of messages from the blanket, with that of the one user, rounded up."""
+    copies, log_weights = binomial_bins(min(users, MOST_USERS) - 1, blanket, 3e-4, 6)
     total = 0.0
     for n, log_weight in zip(copies, log_weights, strict=True):
-        if log_weight < math.log(LEFT_OUT):
-            total += math.exp(log_weight)
-        else:
-            found = counts_delta(int(n) + 1, gamma, 2 / categories, (0.5, 0.5), worth, 1.0)
-            total += math.exp(log_weight) * min(1.0, max(0.0, found))
+        likely = log_weight >= math.log(LEFT_OUT)
+        total += math.exp(log_weight) * (min(1.0, max(0.0, delta_of(int(n) + 1))) if likely else 1.0)
     return min(1.0, total)
 
 

@@ -46,11 +46,11 @@ from accounting.amplification.blanket import (
     binomial_window,
     counts_delta,
     gains,
+    mean_delta,
     positive_part,
     same_delta_at_least,
 )
 from accounting.amplification.lattice_sums import FINENESS, MOST_NODES, nodes_for, sums_of_values
-from accounting.amplification.shuffling import binomial_bins
 from accounting.arrays import Array
 
 __all__ = ["unary_bits", "unary_delta", "unary_delta_at_least", "unary_thirds", "unary_types"]
@@ -141,15 +141,7 @@ def unary_delta(epsilon0: float, optimized: bool, users: int, epsilon: float) ->
     if epsilon0 > _MOST_EPSILON:
         return 1.0
     rate, blanket = unary_bits(epsilon0, optimized)[1], _blanket(epsilon0, optimized)
-    copies, log_weights = binomial_bins(min(users, MOST_USERS) - 1, blanket, 3e-4, 6)
-    total = 0.0
-    for n, log_weight in zip(copies, log_weights, strict=True):
-        if log_weight < math.log(LEFT_OUT):
-            total += math.exp(log_weight)
-        else:
-            share = _delta_of(int(n) + 1, blanket, rate, epsilon0, epsilon)
-            total += math.exp(log_weight) * min(1.0, max(0.0, share))
-    return min(1.0, total)
+    return mean_delta(users, blanket, lambda n: _delta_of(n, blanket, rate, epsilon0, epsilon))
 
 
 def unary_delta_at_least(epsilon0: float, optimized: bool, users: int, epsilon: float) -> float:
