@@ -6,7 +6,27 @@ import numpy as np
 
 from accounting.arrays import Array
 
-__all__ = ["mass_errors", "split"]
+__all__ = ["between_places", "mass_errors", "onto_lattice", "split"]
+
+
+def between_places(x: Array, tails: Array) -> Array:
+    """What a law that is symmetric around 0 has up to x[0], between neighbouring x, and above the last.
+
+    ``tails`` are its probabilities beyond |x|: of every difference the smaller ones are taken.
+    """
+    tails = np.concatenate([[0.0], tails, [0.0]])
+    right = np.concatenate([[False], x > 0, [True]])
+    masses = np.where(right[1:], -tails[1:], tails[1:]) - np.where(right[:-1], -tails[:-1], tails[:-1])
+    masses[right[1:] & ~right[:-1]] += 1.0
+    return np.asarray(masses)
+
+
+def onto_lattice(places: Array, mass: Array) -> Array:
+    """Masses at real ``places`` ≥ 0, each spread onto the two whole numbers around it: the law keeps its mean."""
+    cells = np.floor(places).astype(np.int64)
+    up, size = mass * (places - cells), int(cells.max()) + 2
+    law = np.bincount(cells, weights=mass - up, minlength=size) + np.bincount(cells + 1, weights=up, minlength=size)
+    return np.asarray(law, dtype=np.float64)
 
 
 def mass_errors(mass: Array) -> Array:

@@ -49,7 +49,7 @@ import numpy as np
 from accounting.arrays import Array
 from accounting.compose.convolution import fast_length
 from accounting.loss.curves import pair_of_curve, pair_of_whole_curve, value_between
-from accounting.loss.pair import Atoms, LopsidedAtoms, Symmetric, delta_of_atoms
+from accounting.loss.pair import Atoms, LopsidedAtoms, Symmetric, delta_of_atoms, mirrored, remembered
 
 __all__ = [
     "Batches",
@@ -230,8 +230,9 @@ class Played(LopsidedAtoms):
         """Points from below 0 on, and V there."""
         raise NotImplementedError
 
+    @remembered(64)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _atoms_of(self)
+        return pair_of_whole_curve(*self._curve(), lower=self.lower)
 
 
 class Batches(Atoms, Symmetric):
@@ -247,19 +248,13 @@ class Batches(Atoms, Symmetric):
         """Losses, and what P and Q have there, of a pair that is less bad; where there is one."""
         raise NotImplementedError
 
+    @remembered(64)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _atoms_of(self)
+        return (*self._below(), 0.0) if self.from_below else pair_of_curve(*self._curve())
 
     def delta(self, epsilon: float) -> float:
-        if self.from_below:
-            return delta_of_atoms(epsilon, *self.atoms()[:2])
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+        return delta_of_atoms(epsilon, *self.atoms()[:2]) if self.from_below else self._delta_above(epsilon)
+
+    @mirrored
+    def _delta_above(self, epsilon: float) -> float:
         return value_between(*self._curve(), epsilon)
-
-
-@lru_cache(maxsize=64)
-def _atoms_of(pair: Played | Batches) -> tuple[Array, Array, Array, float]:
-    if isinstance(pair, Played):
-        return pair_of_whole_curve(*pair._curve(), lower=pair.lower)
-    return (*pair._below(), 0.0) if pair.from_below else pair_of_curve(*pair._curve())

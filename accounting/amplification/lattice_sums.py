@@ -22,6 +22,7 @@ import math
 import numpy as np
 
 from accounting.arrays import Array
+from accounting.masses import onto_lattice
 from accounting.roots import root_between
 
 __all__ = ["FINENESS", "MOST_NODES", "mean_positive_part", "nodes_for", "sums_of_values"]
@@ -72,11 +73,7 @@ def sums_of_values(values: Array, mass: Array, count: int, nodes: int, sign: flo
     width = max(2 * _REACH * math.sqrt(count) * deviation, 2.2 * min(count, 12) * float(np.ptp(values)))
     step = width / nodes
     first = math.floor(float(values.min()) / step)
-    law = np.zeros(math.ceil(float(values.max()) / step) - first + 2)
-    places = values / step - first
-    cells = np.floor(places).astype(np.int64)
-    np.add.at(law, cells, mass * (1 - (places - cells)))
-    np.add.at(law, cells + 1, mass * (places - cells))
+    law = onto_lattice(values / step - first, mass)
     return mean_positive_part(
         step * (first + np.arange(law.size, dtype=np.float64)), law, count, nodes, sign, spread=sign < 0
     )

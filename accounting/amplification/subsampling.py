@@ -52,7 +52,7 @@ import numpy as np
 
 from accounting.arrays import Array
 
-__all__ = ["subsampled_gaussian_rdp"]
+__all__ = ["log_mixture", "subsampled_gaussian_rdp"]
 
 
 # Beyond this many standard deviations from its outermost mode the integrand is below 1e-19 of its peak.
@@ -98,7 +98,7 @@ def subsampled_gaussian_rdp(rate: float, noise_multiplier: float, orders: Array,
         return curve
     eta = orders - 1
     m = eta / (2 * z * z)
-    bound = orders / eta * _log_mixture(q, m)
+    bound = orders / eta * log_mixture(q, m)
     curve = np.minimum(curve, (bound - math.log1p(-q) if swap else bound) * _SAFETY)
     if z < _LITTLE:
         return curve
@@ -149,11 +149,11 @@ def _log_moment(q: float, z: float, orders: Array, t: Array, step: float, swap: 
 def _ratio(q: float, z: float, t: Array) -> tuple[Array, Array]:
     """u = q(e^w − 1) and ln(1 + u) at x = zt; u is cut where it is beyond use."""
     w = t / z - 0.5 / (z * z)
-    return q * np.expm1(np.minimum(w, 30.0)), _log_mixture(q, w)
+    return q * np.expm1(np.minimum(w, 30.0)), log_mixture(q, w)
 
 
-def _log_mixture(q: float, w: Array) -> Array:
-    """ln(1 − q + q·e^w)."""
+def log_mixture(q: float, w: Array) -> Array:
+    """ln(1 − q + q·e^w), q < 1."""
     with np.errstate(over="ignore"):
         direct = np.log1p(q * np.expm1(np.minimum(w, 30.0)))
         return np.where(w < 30.0, direct, np.logaddexp(math.log1p(-q), math.log(q) + w))

@@ -8,7 +8,7 @@
   (``allocated_epochs``, ``allocated_sums``) and of a swap (``allocated_swaps``).
 * Samples: ``sampled``, and where a unit is swapped ``swapped``. Shuffled messages: ``shuffled``, of the local
   ``randomizers``.
-* Counts with binomial noise: ``count_vectors``. One row of a perturbed objective: ``one_row``, ``half_normal``.
+* Counts with binomial noise: ``count_vectors``. One row of a perturbed objective: ``one_row``.
 * From a curve δ(ε) to a pair: ``curves``. A loss on an even grid, as other software has it: ``grid``.
 * Of batches: ``replaced_noise``; from below: ``counts``.
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.pair import Symmetric, where_rare
+from accounting.loss.pair import Symmetric, mirrored, where_rare
+from accounting.masses import between_places
 
 __all__ = ["AdditiveNoise"]
 
@@ -50,9 +51,8 @@ class AdditiveNoise(Symmetric):
         """The probability that the noise is more than x, right to a few units in the last place."""
         raise NotImplementedError
 
+    @mirrored
     def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         x = self._places(np.array([epsilon]))
         in_p, in_q = float(self.tail(x - self.shift)[0]), math.exp(min(epsilon, 700.0)) * float(self.tail(x)[0])
         return min(1.0, max(0.0, in_p - in_q) + 16 * _UNIT_ROUNDOFF * (in_p + in_q))
@@ -89,8 +89,5 @@ class AdditiveNoise(Symmetric):
     def _between(self, x: Array) -> Array:
         """The noise's mass up to x[0], between neighbouring x, and above the last."""
         with np.errstate(under="ignore", over="ignore"):
-            tail = np.concatenate([[0.0], self.tail(np.abs(x)), [0.0]])
-        right = np.concatenate([[False], x > 0, [True]])
-        found = np.where(right[1:], -tail[1:], tail[1:]) - np.where(right[:-1], -tail[:-1], tail[:-1])
-        found[right[1:] & ~right[:-1]] += 1.0
-        return np.asarray(np.maximum(found, 0.0))
+            tails = self.tail(np.abs(x))
+        return np.asarray(np.maximum(between_places(x, tails), 0.0))

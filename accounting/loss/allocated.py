@@ -44,15 +44,14 @@ each of the two mixtures is as above.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.allocated_epochs import Epoch, from_above, from_below
+from accounting.loss.allocated_epochs import from_above, from_below
 from accounting.loss.allocated_swaps import swap_curve
 from accounting.loss.curves import pair_of_curve
-from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric
+from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric, remembered
 
 __all__ = ["AllocatedPair", "SwappedAllocatedPair"]
 
@@ -70,20 +69,16 @@ class AllocatedPair(LopsidedAtoms):
     present: bool
     lower: bool = False
 
+    @remembered(16)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        found = _epoch(self)
+        bound = from_below if self.lower else from_above
+        # a symmetric pair has the same ratios in both orders
+        turned = not self.present and not isinstance(self.step, Symmetric)
+        found = bound(self.step, self.steps, turned=turned, grows=self.present)
         losses = np.log(found.ratios)
         if self.present:
             return losses, found.above, found.below, found.beyond
         return -losses[::-1], found.below[::-1], found.above[::-1], found.beyond
-
-
-@lru_cache(maxsize=16)
-def _epoch(pair: AllocatedPair) -> Epoch:
-    bound = from_below if pair.lower else from_above
-    # a symmetric pair has the same ratios in both orders
-    turned = not pair.present and not isinstance(pair.step, Symmetric)
-    return bound(pair.step, pair.steps, turned=turned, grows=pair.present)
 
 
 @dataclass(frozen=True)
@@ -94,10 +89,6 @@ class SwappedAllocatedPair(Atoms, Symmetric):
     step: LossPair
     steps: int
 
+    @remembered(8)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _swap(self)
-
-
-@lru_cache(maxsize=8)
-def _swap(pair: SwappedAllocatedPair) -> tuple[Array, Array, Array, float]:
-    return pair_of_curve(*swap_curve(pair.step, pair.steps))
+        return pair_of_curve(*swap_curve(self.step, self.steps))

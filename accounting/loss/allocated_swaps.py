@@ -19,6 +19,7 @@ from accounting.loss.allocated_epochs import large_ratios
 from accounting.loss.allocated_ratio import Ends, Ratio, ends_of, points, spread
 from accounting.loss.allocated_sums import OUTSIDE, sums_of, window_of
 from accounting.loss.pair import LossPair
+from accounting.masses import onto_lattice
 
 __all__ = ["swap_curve"]
 
@@ -103,12 +104,7 @@ def _at(c: float, small: _Joint, large: _Joint, steps: int, cut: float) -> float
     width = most - least
     h = max(math.sqrt(6 * _SHARE * variance), 2 * (width + 16 * math.sqrt(steps * variance)) / _MOST_NODES)
     h = max(min(h, steps * width / (1 << 12)), 1e-6 * width)
-    at = (weights - least) / h
-    left = np.floor(at).astype(np.int64)
-    up = small.mass * (at - left)
-    size = int(left.max()) + 2
-    law = np.bincount(left, weights=small.mass - up, minlength=size).astype(np.float64)
-    law += np.bincount(left + 1, weights=up, minlength=size)
+    law = onto_lattice((weights - least) / h, small.mass)
     places = np.flatnonzero(law > 0).astype(np.int64)
     law = law[places]
     window = window_of(places, np.ones(places.size), law, steps)

@@ -21,14 +21,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from accounting.arrays import Array
 from accounting.loss.concentrated_curve import epsilon_of, zcdp_delta
-from accounting.loss.curves import Curve, pair_of_curve
-from accounting.loss.pair import Atoms, Symmetric
+from accounting.loss.curves import pair_of_curve
+from accounting.loss.pair import Atoms, Symmetric, mirrored, remembered, with_mirror_image
 from accounting.loss.worst_coins import LOWEST, SAFETY, worst_coin
 
 __all__ = ["ConcentratedPair", "CoinsPair"]
@@ -47,16 +46,29 @@ def _orders(rho: float) -> Array:
 
 
 @dataclass(frozen=True)
-class ConcentratedPair(Curve):
+class ConcentratedPair(Atoms, Symmetric):
     """Whatever is ``rho``-zCDP, from above."""
 
     rho: float
 
-    def _at(self, epsilon: float) -> float:
+    @mirrored
+    def delta(self, epsilon: float) -> float:
         return zcdp_delta(self.rho, epsilon)
 
+    @remembered(16)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _from_above(max(self.rho, _SMALLEST_RHO))
+        rho = max(self.rho, _SMALLEST_RHO)
+        points = [(0.0, zcdp_delta(rho, 0.0))]
+        for eta in _orders(rho):
+            coin = worst_coin(rho, float(eta))
+            log_delta = coin.log_delta
+            epsilon = epsilon_of(rho, log_delta, coin.eta, coin.low)
+            if points[-1][0] < epsilon < log_delta - _LOG_SMALLEST:
+                points.append((epsilon, math.exp(log_delta) * (1 + 1e-12)))
+        if len(points) == 1:
+            raise ArithmeticError(f"what is {rho:g}-zCDP may have losses that are too large for floats")
+        epsilons, deltas = np.array(points).T
+        return pair_of_curve(epsilons, deltas)
 
 
 @dataclass(frozen=True)
@@ -66,35 +78,15 @@ class CoinsPair(Atoms, Symmetric):
     exact = True
     rho: float
 
+    @remembered(16)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _from_below(self.rho)
-
-
-@lru_cache(maxsize=16)
-def _from_above(rho: float) -> tuple[Array, Array, Array, float]:
-    points = [(0.0, zcdp_delta(rho, 0.0))]
-    for eta in _orders(rho):
-        coin = worst_coin(rho, float(eta))
-        log_delta = coin.log_delta
-        epsilon = epsilon_of(rho, log_delta, coin.eta, coin.low)
-        if points[-1][0] < epsilon < log_delta - _LOG_SMALLEST:
-            points.append((epsilon, math.exp(log_delta) * (1 + 1e-12)))
-    if len(points) == 1:
-        raise ArithmeticError(f"what is {rho:g}-zCDP may have losses that are too large for floats")
-    epsilons, deltas = np.array(points).T
-    return pair_of_curve(epsilons, deltas)
-
-
-@lru_cache(maxsize=16)
-def _from_below(rho: float) -> tuple[Array, Array, Array, float]:
-    coins = [worst_coin(rho * (1 - SAFETY), float(eta)) for eta in _orders(rho)[::-1]]
-    known = [coin for coin in coins if coin.log_p - coin.high > 1.1 * _LOG_LEAST and coin.meets(rho)]
-    p = np.exp([coin.log_p for coin in known])
-    q = np.exp([coin.log_p - coin.high for coin in known])
-    some = p + q < 1
-    in_p, in_q = (np.diff(x[some], prepend=0.0) * (1 - 1e-9) for x in (p, q))
-    if not (np.all(in_q > 0) and np.all(in_p > in_q) and np.all(np.diff(in_p / in_q) < 0)):
-        raise ArithmeticError(f"rounding hides the coins of rho={rho:g}")
-    losses = np.log(in_p / in_q)
-    masses = np.concatenate([in_q, [1 - float(in_p.sum()) - float(in_q.sum())], in_p[::-1]])
-    return np.concatenate([-losses, [0.0], losses[::-1]]), masses, masses[::-1], 0.0
+        rho = self.rho
+        coins = [worst_coin(rho * (1 - SAFETY), float(eta)) for eta in _orders(rho)[::-1]]
+        known = [coin for coin in coins if coin.log_p - coin.high > 1.1 * _LOG_LEAST and coin.meets(rho)]
+        p = np.exp([coin.log_p for coin in known])
+        q = np.exp([coin.log_p - coin.high for coin in known])
+        some = p + q < 1
+        in_p, in_q = (np.diff(x[some], prepend=0.0) * (1 - 1e-9) for x in (p, q))
+        if not (np.all(in_q > 0) and np.all(in_p > in_q) and np.all(np.diff(in_p / in_q) < 0)):
+            raise ArithmeticError(f"rounding hides the coins of rho={rho:g}")
+        return with_mirror_image(in_p, in_q)

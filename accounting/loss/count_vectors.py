@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from accounting.amplification.count_shifts import LOG_LEAST, SMALLEST_SHIFT, count_curve, vector_rows
 from accounting.amplification.shuffled_binomial import integer_shift
 from accounting.arrays import Array
-from accounting.loss.curves import Curve, pair_of_curve, value_between
-from accounting.loss.pair import LossPair
+from accounting.loss.curves import pair_of_curve, value_between
+from accounting.loss.pair import Atoms, LossPair, Symmetric, mirrored, remembered
 
 __all__ = ["CountsPair", "ShiftPair", "pair_of_counts"]
 
@@ -25,21 +24,27 @@ _APART, _MOST_POINTS = 0.03, 2000
 
 
 @dataclass(frozen=True)
-class ShiftPair(Curve):
+class ShiftPair(Atoms, Symmetric):
     """One count."""
 
     trials: int
     shift: float
 
-    def _at(self, epsilon: float) -> float:
-        return value_between(*_shift_curve(self), epsilon)
+    @remembered(32)
+    def _curve(self) -> tuple[Array, Array]:
+        return count_curve(self.trials, self.shift)
 
+    @mirrored
+    def delta(self, epsilon: float) -> float:
+        return value_between(*self._curve(), epsilon)
+
+    @remembered(32)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _shift_atoms(self)
+        return pair_of_curve(*self._curve())
 
 
 @dataclass(frozen=True)
-class CountsPair(Curve):
+class CountsPair(Atoms, Symmetric):
     """Several counts."""
 
     trials: int
@@ -47,31 +52,18 @@ class CountsPair(Curve):
     coordinates: int
     rounded: bool
 
-    def _at(self, epsilon: float) -> float:
+    @mirrored
+    def delta(self, epsilon: float) -> float:
         rows = vector_rows(self.trials, self.shift_norm, self.coordinates, self.rounded)
         return float(rows.deltas(np.array(epsilon)))
 
+    @remembered(32)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _counts_atoms(self)
-
-
-@lru_cache(maxsize=32)
-def _shift_curve(pair: ShiftPair) -> tuple[Array, Array]:
-    return count_curve(pair.trials, pair.shift)
-
-
-@lru_cache(maxsize=32)
-def _shift_atoms(pair: ShiftPair) -> tuple[Array, Array, Array, float]:
-    return pair_of_curve(*_shift_curve(pair))
-
-
-@lru_cache(maxsize=32)
-def _counts_atoms(pair: CountsPair) -> tuple[Array, Array, Array, float]:
-    rows = vector_rows(pair.trials, pair.shift_norm, pair.coordinates, pair.rounded)
-    end = rows.end(LOG_LEAST)
-    points = math.ceil(end * math.sqrt(pair.trials) / (2 * _APART * pair.shift_norm))
-    epsilons = np.linspace(0.0, end, min(max(points, 2), _MOST_POINTS) + 1)
-    return pair_of_curve(epsilons, rows.deltas(epsilons))
+        rows = vector_rows(self.trials, self.shift_norm, self.coordinates, self.rounded)
+        end = rows.end(LOG_LEAST)
+        points = math.ceil(end * math.sqrt(self.trials) / (2 * _APART * self.shift_norm))
+        epsilons = np.linspace(0.0, end, min(max(points, 2), _MOST_POINTS) + 1)
+        return pair_of_curve(epsilons, rows.deltas(epsilons))
 
 
 def pair_of_counts(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> tuple[LossPair, int]:

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from accounting.amplification.blanket import LEFT_OUT, binomial_window
 from accounting.amplification.shuffled_binomial import log_pmf, window
 from accounting.arrays import Array
-from accounting.loss.pair import LopsidedAtoms
+from accounting.loss.pair import LopsidedAtoms, remembered
 
 __all__ = ["CountPair", "DifferencePair"]
 
@@ -44,8 +43,18 @@ class CountPair(LopsidedAtoms):
     first: float
     second: float
 
+    @remembered(64)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return *_one_count(self), 0.0
+        if self.rate == 0.5:
+            b, left_out = np.exp(log_pmf(self.trials, window(self.trials, 0)[0])), _LEFT_OUT_EVEN
+        else:
+            b, left_out = binomial_window(self.trials, self.rate)[1], LEFT_OUT
+        whole = math.floor(self.step)
+        up = self.step - whole
+        here = np.append(b, np.zeros(whole + 1))
+        moved = (1 - up) * np.concatenate([np.zeros(whole), b, [0.0]]) + up * np.append(np.zeros(whole + 1), b)
+        laws = [(1 - share) * here + share * moved for share in (self.first, self.second)]
+        return _merged(laws, b.size, 0.0, left_out)
 
 
 @dataclass(frozen=True)
@@ -58,51 +67,31 @@ class DifferencePair(LopsidedAtoms):
     first: float
     second: float
 
+    @remembered(64)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return *_difference(self), 0.0
+        from scipy.fft import irfft, next_fast_len
+
+        variance, log_rare = 2 * self.rate * self.trials, math.log(2 / LEFT_OUT)
+        # Bernstein's inequality, as for one count
+        reach = math.floor(min(self.trials, math.sqrt(2 * variance * log_rare) + 2 * log_rare / 3)) + 1
+        nodes = int(next_fast_len(2 * reach + 2, real=True))
+        image = 1 - 2 * self.rate * (1 - np.cos(2 * math.pi / nodes * np.arange(nodes // 2 + 1)))
+        spectrum = np.sign(image) ** self.trials * np.exp(self.trials * np.log(np.maximum(np.abs(image), 1e-300)))
+        g = irfft(spectrum, nodes)
+        g = np.concatenate([g[-reach:], g[: reach + 1]])
+        # the image is right to a few units, and so is its logarithm where its power counts; then the transform
+        size = np.abs(spectrum)
+        doubt = (8 + self.trials / np.maximum(np.abs(image), 0.5)) * 4 * size + 8 * math.log2(nodes) * size
+        error = 2.0**-52 * 2 / nodes * float(doubt.sum()) + LEFT_OUT
+        wide = np.concatenate([np.zeros(2), g, np.zeros(2)])
+        right, left, same = wide[:-2], wide[2:], wide[1:-1]
+        rest = 1 - self.first - self.second
+        laws = [s * right + t * left + rest * same for s, t in ((self.first, self.second), (self.second, self.first))]
+        return _merged([np.maximum(law, 0.0) for law in laws], g.size, error, LEFT_OUT)
 
 
-@lru_cache(maxsize=64)
-def _one_count(pair: CountPair) -> tuple[Array, Array, Array]:
-    """Losses in increasing order, and the masses of P and Q."""
-    if pair.rate == 0.5:
-        b, left_out = np.exp(log_pmf(pair.trials, window(pair.trials, 0)[0])), _LEFT_OUT_EVEN
-    else:
-        b, left_out = binomial_window(pair.trials, pair.rate)[1], LEFT_OUT
-    whole = math.floor(pair.step)
-    up = pair.step - whole
-    here = np.append(b, np.zeros(whole + 1))
-    moved = (1 - up) * np.concatenate([np.zeros(whole), b, [0.0]]) + up * np.append(np.zeros(whole + 1), b)
-    laws = [(1 - share) * here + share * moved for share in (pair.first, pair.second)]
-    return _merged(laws, b.size, 0.0, left_out)
-
-
-@lru_cache(maxsize=64)
-def _difference(pair: DifferencePair) -> tuple[Array, Array, Array]:
-    """Losses in increasing order, and the masses of P and Q."""
-    from scipy.fft import irfft, next_fast_len
-
-    variance, log_rare = 2 * pair.rate * pair.trials, math.log(2 / LEFT_OUT)
-    # Bernstein's inequality, as for one count
-    reach = math.floor(min(pair.trials, math.sqrt(2 * variance * log_rare) + 2 * log_rare / 3)) + 1
-    nodes = int(next_fast_len(2 * reach + 2, real=True))
-    image = 1 - 2 * pair.rate * (1 - np.cos(2 * math.pi / nodes * np.arange(nodes // 2 + 1)))
-    spectrum = np.sign(image) ** pair.trials * np.exp(pair.trials * np.log(np.maximum(np.abs(image), 1e-300)))
-    g = irfft(spectrum, nodes)
-    g = np.concatenate([g[-reach:], g[: reach + 1]])
-    # the image is right to a few units, and so is its logarithm where its power counts; then the transform
-    size = np.abs(spectrum)
-    doubt = (8 + pair.trials / np.maximum(np.abs(image), 0.5)) * 4 * size + 8 * math.log2(nodes) * size
-    error = 2.0**-52 * 2 / nodes * float(doubt.sum()) + LEFT_OUT
-    wide = np.concatenate([np.zeros(2), g, np.zeros(2)])
-    right, left, same = wide[:-2], wide[2:], wide[1:-1]
-    rest = 1 - pair.first - pair.second
-    laws = [s * right + t * left + rest * same for s, t in ((pair.first, pair.second), (pair.second, pair.first))]
-    return _merged([np.maximum(law, 0.0) for law in laws], g.size, error, LEFT_OUT)
-
-
-def _merged(laws: list[Array], terms: int, error: float, left_out: float) -> tuple[Array, Array, Array]:
-    """Losses in increasing order and masses of two laws on neighbouring values, each mass right to ``error`` and to the
+def _merged(laws: list[Array], terms: int, error: float, left_out: float) -> tuple[Array, Array, Array, float]:
+    """The atoms of two laws on neighbouring values, each mass right to ``error`` and to the
     sum of so many ``terms``' relative rounding."""
     # the first and the last count up to which, and from which on, both laws have a mass that is not rare
     below = np.min([np.cumsum(law) for law in laws], axis=0)
@@ -110,7 +99,7 @@ def _merged(laws: list[Array], terms: int, error: float, left_out: float) -> tup
     rare = max(_RARE * left_out, 100 * error)
     first, last = int(np.searchsorted(below, rare)), below.size - 1 - int(np.searchsorted(above, rare))
     if first >= last:  # they hardly overlap, and nothing is claimed
-        return np.zeros(1), np.ones(1), np.ones(1)
+        return np.zeros(1), np.ones(1), np.ones(1), 0.0
     merged = [law[first : last + 1].copy() for law in laws]
     for inside, law in zip(merged, laws, strict=True):
         inside[0] += law[:first].sum()
@@ -125,4 +114,4 @@ def _merged(laws: list[Array], terms: int, error: float, left_out: float) -> tup
     kept = p > 0
     losses = np.log(p[kept]) - np.log(q[kept])
     order = np.argsort(losses, kind="stable")
-    return losses[order], p[kept][order], q[kept][order]
+    return losses[order], p[kept][order], q[kept][order], 0.0

@@ -15,10 +15,8 @@ import math
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.pair import Atoms, Symmetric
 
 __all__ = [
-    "Curve",
     "lower_hull",
     "pair_of_curve",
     "pair_of_points_below",
@@ -155,18 +153,6 @@ def lower_hull(x: Array, y: Array) -> list[int]:
             kept.pop()
         kept.append(i)
     return kept
-
-
-class Curve(Atoms, Symmetric):
-    """A symmetric curve, which is known from above at any ε ≥ 0."""
-
-    def _at(self, epsilon: float) -> float:
-        raise NotImplementedError
-
-    def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self._at(-epsilon)
-        return self._at(epsilon)
 
 
 def value_between(losses: Array, values: Array, epsilon: float) -> float:

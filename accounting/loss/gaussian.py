@@ -9,7 +9,8 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.conversions import gdp_delta
-from accounting.loss.pair import Symmetric
+from accounting.loss.pair import Symmetric, mirrored
+from accounting.masses import between_places
 
 __all__ = ["GaussianPair", "LatticeGaussianPair", "normal_masses", "normal_tail"]
 
@@ -52,10 +53,9 @@ class GaussianPair(Symmetric):
     exact = True
     mu: float
 
+    @mirrored
     def delta(self, epsilon: float) -> float:
-        if epsilon >= 0:
-            return gdp_delta(self.mu, epsilon)
-        return -math.expm1(epsilon) + math.exp(epsilon) * gdp_delta(self.mu, -epsilon)
+        return gdp_delta(self.mu, epsilon)
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         t = edges / self.mu
@@ -76,11 +76,7 @@ class LatticeGaussianPair(GaussianPair):
 
 def normal_masses(z: Array) -> Array:
     """Φ between neighbouring edges, from whichever tail is the smaller."""
-    tail = np.concatenate([[0.0], normal_tail(np.abs(z)), [0.0]])
-    right = np.concatenate([[False], z > 0, [True]])
-    masses = np.where(right[1:], -tail[1:], tail[1:]) - np.where(right[:-1], -tail[:-1], tail[:-1])
-    masses[right[1:] & ~right[:-1]] += 1.0
-    return np.asarray(masses)
+    return between_places(z, normal_tail(np.abs(z)))
 
 
 def normal_tail(z: Array) -> Array:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -23,9 +22,9 @@ from accounting.arrays import Array
 from accounting.errors import UnsupportedRelease
 from accounting.loss.gaussian import LatticeGaussianPair
 from accounting.loss.lattice import discrete_gaussian_mu
-from accounting.loss.pair import Atoms, Symmetric
+from accounting.loss.pair import Atoms, Symmetric, remembered
 
-__all__ = ["IntegerPair", "atoms_of", "gaussian_pair", "is_listed", "log_laws"]
+__all__ = ["IntegerPair", "atoms_of", "gaussian_pair", "is_listed"]
 
 
 # e^(−745) is the smallest double: beyond √(2·745) standard deviations a Gaussian has no mass that can be written down
@@ -76,70 +75,37 @@ class IntegerPair(Atoms, Symmetric):
                 f"discrete {self.noise.title()} of scale {scale:g} and shift={self.shift}"
             )
 
+    @remembered(16)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return *_atoms(self), 0.0
+        x, (log_p,) = self.log_laws(np.array([self.shift]))
+        losses = self.log_ratios(x)
+        with np.errstate(under="ignore"):
+            p = np.exp(log_p)
+        for array in (losses, p):
+            array.setflags(write=False)
+        return losses, p, p[::-1], 0.0
 
-    def log_noise_and_shifted(self) -> tuple[Array, Array, Array]:
-        """ln of the noise's own masses, of those that it has when shifted to the right, and of the latter over the
-        former, value by value.
-
-        Values beyond which both ratios, to the right and to the left, are constant are merged.
-        """
-        k = self.shift
-        scale = self.noise_multiplier * k
+    def log_ratios(self, x: Array) -> Array:
+        """ln of the masses of noise around ``shift`` over those of noise around 0, at values x; it keeps its digits."""
+        k, scale = self.shift, self.noise_multiplier * self.shift
         if self.noise == "laplace":
-            x, b = np.arange(-k, k + 1.0), math.exp(-1.0 / scale)
-            log_noise = -np.abs(x) / scale + math.log(-math.expm1(-1.0 / scale)) - math.log1p(b)
-            log_noise[[0, -1]] = -1.0 / self.noise_multiplier - math.log1p(b)
-            ratios = (np.abs(x) - np.abs(x - k)) / scale
-            return log_noise, log_noise + ratios, ratios
-        reach = math.ceil(_REACH * scale) + k
-        x = np.arange(-reach, reach + 1.0)
-        log_noise = -0.5 * np.square(x / scale)
-        with np.errstate(under="ignore"):
-            total = math.log(float(np.exp(log_noise).sum()))
-        # where there is little noise, their difference would have no digits
-        return log_noise - total, -0.5 * np.square((x - k) / scale) - total, k * (2.0 * x - k) / (2.0 * scale**2)
+            return (np.abs(x) - np.abs(x - k)) / scale
+        return k * (2.0 * x - k) / (2.0 * scale**2)
 
+    def log_laws(self, around: Array, *, also_left: bool = False) -> tuple[Array, Array]:
+        """Values, and ln of the masses that noise around some of 0, …, ``shift`` has there, a row for each of these.
 
-def log_laws(pair: IntegerPair) -> Array:
-    """ln of the masses of noise around 0, …, ``shift``, a row each.
-
-    Values beyond which all ratios of these are constant are merged.
-    """
-    k = pair.shift
-    scale, around = pair.noise_multiplier * k, np.arange(k + 1.0)[:, None]
-    if pair.noise == "laplace":
-        b = math.exp(-1.0 / scale)
-        log_laws = -np.abs(np.arange(k + 1.0) - around) / scale - math.log1p(b)
-        log_laws[:, 1:-1] += math.log(-math.expm1(-1.0 / scale))
-        return log_laws
-    reach = math.ceil(_REACH * scale)
-    x = np.arange(-reach, reach + k + 1.0)
-    with np.errstate(under="ignore"):
-        total = float(np.exp(-0.5 * np.square(np.arange(-reach, reach + 1.0) / scale)).sum())
-    return np.asarray(-0.5 * np.square((x - around) / scale) - math.log(total))
-
-
-@lru_cache(maxsize=16)
-def _atoms(pair: IntegerPair) -> tuple[Array, Array, Array]:
-    """The losses in increasing order, with their masses under P and under Q."""
-    k = pair.shift
-    scale = pair.noise_multiplier * k
-    if pair.noise == "laplace":
-        j = np.arange(k + 1.0)
-        b = math.exp(-1.0 / scale)
-        with np.errstate(under="ignore"):
-            p = np.exp((j - k) / scale) * (-math.expm1(-1.0 / scale) / (1.0 + b))
-            p[0], p[-1] = math.exp(-1.0 / pair.noise_multiplier) / (1.0 + b), 1.0 / (1.0 + b)
-        losses = (2.0 * j - k) / scale
-    else:
+        Values beyond which all ratios of such laws are constant are merged, or of these and noise around −``shift``.
+        """
+        k, scale = self.shift, self.noise_multiplier * self.shift
+        first = -k if also_left else 0
+        if self.noise == "laplace":
+            x, b = np.arange(first, k + 1.0), math.exp(-1.0 / scale)
+            logs = -np.abs(x - around[:, None]) / scale - math.log1p(b)
+            logs[:, 1:-1] += math.log(-math.expm1(-1.0 / scale))
+            return x, logs
         reach = math.ceil(_REACH * scale)
-        y = np.arange(-reach - k, reach + 1.0)
+        x = np.arange(first - reach, k + reach + 1.0)
         with np.errstate(under="ignore"):
-            p = np.exp(-0.5 * np.square(y / scale))
-        p /= p.sum()
-        losses = k * (2.0 * y + k) / (2.0 * scale**2)
-    for array in (losses, p):
-        array.setflags(write=False)
-    return losses, p, p[::-1]
+            total = float(np.exp(-0.5 * np.square(np.arange(-reach, reach + 1.0) / scale)).sum())
+        return x, -0.5 * np.square((x - around[:, None]) / scale) - math.log(total)

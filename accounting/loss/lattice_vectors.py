@@ -32,10 +32,10 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.conversions import gdp_delta
-from accounting.loss.curves import Curve, lower_hull, pair_of_curve, value_between
+from accounting.loss.curves import lower_hull, pair_of_curve, value_between
 from accounting.loss.gaussian import LatticeGaussianPair
 from accounting.loss.lattice import composed_mu, discrete_gaussian_mu
-from accounting.loss.pair import Atoms, Symmetric
+from accounting.loss.pair import Atoms, Symmetric, mirrored, remembered, with_mirror_image
 
 __all__ = ["LatticeCorners", "LatticePair", "joined", "lattice_pair"]
 
@@ -55,16 +55,18 @@ _SHIFTS, _APART = 12, 1e-3
 
 
 @dataclass(frozen=True)
-class LatticePair(Curve):
+class LatticePair(Atoms, Symmetric):
     """One release, from above."""
 
     noise_multiplier: float
 
-    def _at(self, epsilon: float) -> float:
+    @mirrored
+    def delta(self, epsilon: float) -> float:
         return value_between(*_curve(self.noise_multiplier), epsilon)
 
+    @remembered(16)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _from_above(self.noise_multiplier)
+        return pair_of_curve(*_curve(self.noise_multiplier))
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,28 @@ class LatticeCorners(Atoms, Symmetric):
     exact = True
     noise_multiplier: float
 
+    @remembered(16)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _from_below(self.noise_multiplier)
+        from scipy.special import ndtr
+
+        noise = self.noise_multiplier
+        thresholds = np.linspace(-_DEVIATIONS, _FURTHEST, 4 * _EVEN) + 0.5 / noise
+        points = [np.array([ndtr(-thresholds), ndtr(1 / noise - thresholds)])]
+        for j in range(1, _SHIFTS + 1):
+            (tails,), _ = _tails((1,), np.array([noise * j]))
+            upper = np.concatenate([1 - tails[:0:-1], tails])  # Pr(x ≥ m) for every m
+            points.append(np.array([upper[j:], upper[:-j]]))
+        q, p = np.concatenate(points, axis=1)
+        # the other half is this one's mirror image
+        some = (p + q < 1 + 1e-12) & (q > _RAREST)
+        q, p = np.concatenate([[[0.0], [0.0]], np.array([q[some], p[some]])[:, np.argsort(q[some])]], axis=1)
+        corners = lower_hull(q, -p)
+        kept = corners[1:2]
+        for at in corners[2:]:
+            if q[at] > (1 + _APART) * q[kept[-1]] and p[at] > (1 + _APART) * p[kept[-1]]:
+                kept.append(at)
+        in_p, in_q = (np.diff(x[kept], prepend=0.0) * (1 - 1e-9) for x in (p, q))
+        return with_mirror_image(in_p, in_q)
 
 
 def lattice_pair(noise: float) -> LatticePair | LatticeGaussianPair:
@@ -167,33 +189,3 @@ def _curve(noise: float) -> tuple[Array, Array]:
     # further out κ is good enough
     values = np.minimum(values, [gdp_delta(smooth, float(at)) for at in epsilons])
     return np.append(epsilons, far), np.append(values, [gdp_delta(smooth, float(at)) for at in far])
-
-
-@lru_cache(maxsize=16)
-def _from_above(noise: float) -> tuple[Array, Array, Array, float]:
-    return pair_of_curve(*_curve(noise))
-
-
-@lru_cache(maxsize=16)
-def _from_below(noise: float) -> tuple[Array, Array, Array, float]:
-    from scipy.special import ndtr
-
-    thresholds = np.linspace(-_DEVIATIONS, _FURTHEST, 4 * _EVEN) + 0.5 / noise
-    points = [np.array([ndtr(-thresholds), ndtr(1 / noise - thresholds)])]
-    for j in range(1, _SHIFTS + 1):
-        (tails,), _ = _tails((1,), np.array([noise * j]))
-        upper = np.concatenate([1 - tails[:0:-1], tails])  # Pr(x ≥ m) for every m
-        points.append(np.array([upper[j:], upper[:-j]]))
-    q, p = np.concatenate(points, axis=1)
-    # the other half is this one's mirror image
-    some = (p + q < 1 + 1e-12) & (q > _RAREST)
-    q, p = np.concatenate([[[0.0], [0.0]], np.array([q[some], p[some]])[:, np.argsort(q[some])]], axis=1)
-    corners = lower_hull(q, -p)
-    kept = corners[1:2]
-    for at in corners[2:]:
-        if q[at] > (1 + _APART) * q[kept[-1]] and p[at] > (1 + _APART) * p[kept[-1]]:
-            kept.append(at)
-    in_p, in_q = (np.diff(x[kept], prepend=0.0) * (1 - 1e-9) for x in (p, q))
-    losses = np.log(in_p / in_q)
-    masses = np.concatenate([in_q, [1 - float(in_p.sum()) - float(in_q.sum())], in_p[::-1]])
-    return np.concatenate([-losses, [0.0], losses[::-1]]), masses, masses[::-1], 0.0

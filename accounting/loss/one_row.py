@@ -12,8 +12,14 @@ as all Hessians are positive, xᵀθ falls when N or m rises, and so does s. So 
 
 Let c = ln(1 + β/Λ), and H be the δ of μ-Gaussian DP.
 
-*A row that comes*, Q against P: the loss under Q is mv + v²/2 − ln(1 + v′) ≤ μ|m| + μ²/2, m ~ N(0, 1), the losses of
-:mod:`accounting.loss.half_normal` without an offset.
+*A row that comes*, Q against P: the loss under Q is mv + v²/2 − ln(1 + v′) ≤ μ|m| + μ²/2, m ~ N(0, 1) (after Redberg,
+Koskela & Wang 2023). (1 − e^(ε − L))₊ rises in L, so δ(ε) is at most its mean at this bound. With u = ε − μ²/2,
+
+    δ(ε) ≤ 2H(ε) if u ≥ 0,    1 − e^u·E[e^(−μ|m|)] = 1 − e^(u + μ²/2)·2Φ(−μ) if u < 0.
+
+Where the rounded u has the other sign than u, |u| is below the bound on its error. The first formula is then above the
+second (it adds what losses between u and 0 contribute, as u < 0), and the second below the first by at most u², which
+the slack of u itself more than covers. So with u rounded down both are upper bounds.
 
 *A row that goes*, P against Q. There is an m₀ below which v ≤ 0 and above which v ≥ 0; let m₀ ≥ 0, else reflect both.
 
@@ -46,13 +52,13 @@ from accounting.arrays import Array
 from accounting.checks import fraction
 from accounting.conversions import gdp_delta
 from accounting.loss.curves import pair_of_curve
-from accounting.loss.half_normal import half_normal_delta
-from accounting.loss.pair import Atoms, Symmetric
+from accounting.loss.pair import Atoms, Symmetric, mirrored, remembered
 from accounting.roots import root_between
 
-__all__ = ["OneRowPair", "largest_mu"]
+__all__ = ["OneRowPair", "delta_of_arrival", "largest_mu"]
 
 
+_UNIT_ROUNDOFF = 2.0**-52
 _UP = 1 + 1e-12
 _PEAK = 1 / math.sqrt(2 * math.pi)
 # A curve is followed down to this.
@@ -72,6 +78,19 @@ def _goes(mu: float, offset: float, epsilon: float) -> float:
     return min(gdp_delta(mu, left), (whole + mu * _PEAK * math.exp(-far * far / 2) + early) * _UP)
 
 
+def delta_of_arrival(mu: float, epsilon: float) -> float:
+    """δ at ``epsilon`` ≥ 0 of a row that comes, from above."""
+    from scipy.special import erfcx
+
+    u = epsilon - mu * mu / 2
+    if u >= 0:
+        return min(1.0, 2 * gdp_delta(mu, epsilon * (1 - _UNIT_ROUNDOFF)))
+    # ln E[e^(u − μ|m|)]; μ/√2 is right to two units in the last place and moves ln erfcx by no more, erfcx to eight
+    log_mean = math.log(float(erfcx(mu / math.sqrt(2)))) + u
+    slack = _UNIT_ROUNDOFF * (2 * (epsilon + mu * mu) + 2 * abs(log_mean) + 16)
+    return min(1.0, -math.expm1(log_mean - slack) * (1 + 2 * _UNIT_ROUNDOFF))
+
+
 @dataclass(frozen=True)
 class OneRowPair(Atoms, Symmetric):
     """One row that is there or not, or ``replaced``; ``mu`` is L/σ, and ``offset`` ln(1 + β/Λ), both rounded up."""
@@ -80,25 +99,20 @@ class OneRowPair(Atoms, Symmetric):
     offset: float
     replaced: bool
 
+    @mirrored
     def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         if self.replaced:
             return float(_replaced(self.mu, self.offset, np.array([epsilon]))[0])
-        return max(_goes(self.mu, self.offset, epsilon), half_normal_delta(self.mu, 0.0, epsilon))
+        return max(_goes(self.mu, self.offset, epsilon), delta_of_arrival(self.mu, epsilon))
 
+    @remembered(16)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _row_atoms(self)
-
-
-@lru_cache(maxsize=16)
-def _row_atoms(pair: OneRowPair) -> tuple[Array, Array, Array, float]:
-    times = 2 if pair.replaced else 1
-    first = pair.offset + times * pair.mu**2 / 2
-    x = np.unique(np.concatenate([_places(pair.mu, pair.offset), first + times * pair.mu * _DEVIATIONS]))
-    values = _replaced(pair.mu, pair.offset, x) if pair.replaced else np.array([pair.delta(at) for at in x.tolist()])
-    last = min(int(np.searchsorted(-values, -_LEAST)), x.size - 1)
-    return pair_of_curve(x[: last + 1], values[: last + 1])
+        times = 2 if self.replaced else 1
+        first = self.offset + times * self.mu**2 / 2
+        x = np.unique(np.concatenate([_places(self.mu, self.offset), first + times * self.mu * _DEVIATIONS]))
+        deltas = np.array([self.delta(at) for at in x.tolist()])
+        last = min(int(np.searchsorted(-deltas, -_LEAST)), x.size - 1)
+        return pair_of_curve(x[: last + 1], deltas[: last + 1])
 
 
 def largest_mu(offset: float, epsilon: float, delta: float, *, replaced: bool) -> float:
@@ -138,7 +152,7 @@ def _places(mu: float, offset: float) -> Array:
 @lru_cache(maxsize=16)
 def _one_goes_one_comes(mu: float, offset: float) -> tuple[Array, Array, Array]:
     places = _places(mu, offset)
-    both = [(_goes(mu, offset, at), half_normal_delta(mu, 0.0, at)) for at in places.tolist()]
+    both = [(_goes(mu, offset, at), delta_of_arrival(mu, at)) for at in places.tolist()]
     return places, *np.array(both).T
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache, wraps
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -31,8 +32,13 @@ __all__ = [
     "check_pair",
     "delta_of_atoms",
     "histogram",
+    "mirrored",
+    "remembered",
     "where_rare",
+    "with_mirror_image",
 ]
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 _UNIT_ROUNDOFF = 2.0**-52
@@ -133,6 +139,23 @@ def where_rare(mass: Callable[[float], float], log_tail: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if mass(middle) > level else (low, middle)
     return high
+
+
+def remembered(many: int) -> Callable[[_Method], _Method]:
+    """For a method of pairs: what it found for the last so many of them, where equal pairs are one."""
+    return cast("Callable[[_Method], _Method]", lru_cache(maxsize=many))
+
+
+def mirrored(at_positive: Callable[[Any, float], float]) -> Callable[[Any, float], float]:
+    """The method ``delta`` of symmetric pairs that is known at ε ≥ 0, at any ε."""
+
+    @wraps(at_positive)
+    def at_any(pair: Any, epsilon: float) -> float:
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * at_positive(pair, -epsilon)
+        return at_positive(pair, epsilon)
+
+    return at_any
 
 
 class Symmetric(AllFinite):
@@ -250,6 +273,13 @@ def atoms_below(p: Array, q: Array) -> tuple[Array, Array, Array, float]:
     order = np.argsort(losses)
     losses, q = losses[order], q[order]
     return losses, np.exp(losses) * q, q, 0.0
+
+
+def with_mirror_image(p: Array, q: Array) -> tuple[Array, Array, Array, float]:
+    """Atoms of a symmetric pair with these masses at losses above 0, the largest first; what both lack is at 0."""
+    losses = np.log(p / q)
+    masses = np.concatenate([q, [1 - float(p.sum()) - float(q.sum())], p[::-1]])
+    return np.concatenate([-losses, [0.0], losses[::-1]]), masses, masses[::-1], 0.0
 
 
 def check_pair(pair: LossPair) -> None:

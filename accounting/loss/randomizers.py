@@ -158,12 +158,12 @@ def _quick(mass: Array, first: Array, second: Array, blanket: float, users: int,
 
 
 @lru_cache(maxsize=32)
-def curve_atoms(randomizer: Randomizer, users: int) -> tuple[Array, Array, Array]:
-    """A pair that dominates shuffled messages: its losses in increasing order, and its masses under P and Q."""
+def curve_atoms(randomizer: Randomizer, users: int) -> tuple[Array, Array, Array, float]:
+    """The atoms of a pair that dominates shuffled messages."""
     top = randomizer.epsilon
     # a normal loss of deviation s has δ(0) ≈ s/√(2π)
     deviation = math.sqrt(2 * math.pi) * randomizer.quick_delta(users, 0.0)
     core = min(top / 2, _DEVIATIONS * deviation)
     half = np.concatenate([np.linspace(0, core, _EVEN + 1), np.geomspace(core, top, _GEOMETRIC + 1)[1:]])
     values = np.array([*(randomizer.quick_delta(users, float(at)) for at in half[:-1]), 0.0])
-    return pair_of_curve(half, values)[:3]
+    return pair_of_curve(half, values)

@@ -15,7 +15,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.loss.gaussian import GaussianPair, normal_masses
-from accounting.loss.pair import Atoms, Symmetric
+from accounting.loss.pair import Atoms, Symmetric, remembered
 from accounting.loss.sampled import SubsampledPair
 from accounting.masses import mass_errors
 
@@ -140,24 +140,20 @@ class TrianglePair(Atoms, Symmetric):
     mu: float
     rate: float
 
+    @remembered(16)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return *_triangle_atoms(self), 0.0
-
-
-@lru_cache(maxsize=16)
-def _triangle_atoms(pair: TrianglePair) -> tuple[Array, Array, Array]:
-    highest = SubsampledPair(GaussianPair(pair.mu), pair.rate, True).highest(-700.0)
-    fine = min(0.04 * deviation(pair.mu, pair.rate), highest / 1000)
-    far = np.geomspace(100 * fine, highest, 2 + math.ceil(67 * math.log(highest / (100 * fine))))
-    some = np.concatenate([fine * np.arange(100), far])
-    p, q = triangle_masses(pair.mu, 1.0, pair.rate, np.concatenate([-some[:0:-1], some]), below=True)
-    # P is rounded down and Q up, by all that masses and the arithmetic around them may be off; what is left out is
-    # missing from the mechanism's own tails
-    p, q = np.maximum(p - mass_errors(p), 0.0) * (1 - 2 * MISSED), (q + mass_errors(q)) * (1 + 2 * MISSED)
-    kept = (p > 1e-18) & (q > 1e-18)
-    p, q = p[kept], q[kept]
-    order = np.argsort(losses := np.log(p / q), kind="stable")
-    return losses[order], p[order], q[order]
+        highest = SubsampledPair(GaussianPair(self.mu), self.rate, True).highest(-700.0)
+        fine = min(0.04 * deviation(self.mu, self.rate), highest / 1000)
+        far = np.geomspace(100 * fine, highest, 2 + math.ceil(67 * math.log(highest / (100 * fine))))
+        some = np.concatenate([fine * np.arange(100), far])
+        p, q = triangle_masses(self.mu, 1.0, self.rate, np.concatenate([-some[:0:-1], some]), below=True)
+        # P is rounded down and Q up, by all that masses and the arithmetic around them may be off; what is left out is
+        # missing from the mechanism's own tails
+        p, q = np.maximum(p - mass_errors(p), 0.0) * (1 - 2 * MISSED), (q + mass_errors(q)) * (1 + 2 * MISSED)
+        kept = (p > 1e-18) & (q > 1e-18)
+        p, q = p[kept], q[kept]
+        order = np.argsort(losses := np.log(p / q), kind="stable")
+        return losses[order], p[order], q[order], 0.0
 
 
 # Pieces of what is seen of the coordinate that tells less.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from accounting.amplification.shuffling import shuffled_delta, shuffled_losses
 from accounting.arrays import Array
-from accounting.loss.pair import Atoms, Symmetric
+from accounting.loss.pair import Atoms, Symmetric, mirrored
 from accounting.loss.randomizers import Randomizer, curve_atoms
 
 __all__ = ["ShuffledPair"]
@@ -26,9 +25,8 @@ class ShuffledPair(Atoms, Symmetric):
     users: int
     randomizer: Randomizer | None = None
 
+    @mirrored
     def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         found = shuffled_delta(self.local_epsilon, self.users, epsilon)
         if self.randomizer is None or found == 0:
             return found
@@ -36,7 +34,7 @@ class ShuffledPair(Atoms, Symmetric):
 
     def atoms(self) -> tuple[Array, Array, Array, float]:
         if self.randomizer is not None:
-            return *curve_atoms(self.randomizer, self.users), 0.0
+            return curve_atoms(self.randomizer, self.users)
         losses, log_p = shuffled_losses(self.local_epsilon, self.users)
         with np.errstate(under="ignore"):
             return losses, np.exp(log_p), np.exp(log_p - losses), 0.0

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -37,7 +36,7 @@ from accounting.loss.gaussian import GaussianPair, normal_masses
 from accounting.loss.integers import IntegerPair, is_listed
 from accounting.loss.laplace import LaplacePair, laplace_masses
 from accounting.loss.lattice import discrete_gaussian_mu
-from accounting.loss.pair import Atoms, LossPair, Symmetric
+from accounting.loss.pair import Atoms, LossPair, Symmetric, mirrored, remembered
 from accounting.loss.responses import Coins
 
 __all__ = ["SwappedAtomsPair", "SwappedGaussianPair", "SwappedLaplacePair", "doubled", "swapped"]
@@ -175,9 +174,8 @@ class SwappedLaplacePair(Symmetric):
         far = np.exp(-np.abs(x - shift)) / 2
         return np.where(x > shift, far, 1 - far)
 
+    @mirrored
     def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         if epsilon >= self._largest * _OUTWARD:
             return 0.0
         # at or beyond the largest loss by rounding: the event x ≥ θ is not empty
@@ -206,28 +204,22 @@ class SwappedAtomsPair(Atoms, Symmetric):
     exact = True
     mass_rounding = 4e-12
     loss_rounding = 1e-12
-    inner: LossPair
+    inner: IntegerPair | Coins
     rate: float
 
+    @remembered(16)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return *_swapped_atoms(self), 0.0
-
-
-@lru_cache(maxsize=16)
-def _swapped_atoms(pair: SwappedAtomsPair) -> tuple[Array, Array, Array]:
-    """Losses in increasing order, and the masses of P and Q."""
-    q = pair.rate
-    if isinstance(pair.inner, Coins):
-        eps = pair.inner.epsilon
-        log_absent = np.array([-eps, math.log(-math.expm1(-eps)), -eps]) - math.log1p(math.exp(-eps))
-        ratios = np.array([-eps, -eps, eps])
-        log_shifted = log_absent + ratios
-    elif isinstance(pair.inner, IntegerPair):
-        log_absent, log_shifted, ratios = pair.inner.log_noise_and_shifted()
-    else:
-        raise UnsupportedRelease(f"the PLD accountant has no pair for a swap in a sample of {pair.inner!r}")
-    mixed = np.logaddexp(math.log1p(-q), math.log(q) + ratios)  # ln(1 − q + q·e^ratio)
-    with np.errstate(under="ignore"):
-        p = np.exp(np.logaddexp(math.log1p(-q) + log_absent, math.log(q) + log_shifted))
-    losses = np.maximum.accumulate(mixed - mixed[::-1])  # it rises; rounding must not change that
-    return losses, p, p[::-1]
+        q = self.rate
+        if isinstance(self.inner, Coins):
+            eps = self.inner.epsilon
+            log_absent = np.array([-eps, math.log(-math.expm1(-eps)), -eps]) - math.log1p(math.exp(-eps))
+            ratios = np.array([-eps, -eps, eps])
+            log_shifted = log_absent + ratios
+        else:
+            x, (log_absent, log_shifted) = self.inner.log_laws(np.array([0.0, self.inner.shift]), also_left=True)
+            ratios = self.inner.log_ratios(x)
+        mixed = np.logaddexp(math.log1p(-q), math.log(q) + ratios)  # ln(1 − q + q·e^ratio)
+        with np.errstate(under="ignore"):
+            p = np.exp(np.logaddexp(math.log1p(-q) + log_absent, math.log(q) + log_shifted))
+        losses = np.maximum.accumulate(mixed - mixed[::-1])  # it rises; rounding must not change that
+        return losses, p, p[::-1], 0.0

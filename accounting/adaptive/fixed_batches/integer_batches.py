@@ -46,9 +46,10 @@ from accounting.adaptive.fixed_batches.games_on_grids import (
     play_above,
     steps_to_play,
 )
+from accounting.amplification.subsampling import log_mixture
 from accounting.arrays import Array
 from accounting.loss.curves import pair_of_whole_curve
-from accounting.loss.integers import IntegerPair, atoms_of, log_laws
+from accounting.loss.integers import IntegerPair, atoms_of
 from accounting.loss.pair import histogram
 
 __all__ = ["ReplacedIntegers", "most_steps"]
@@ -79,22 +80,14 @@ class _Triples:
     """The laws of a step, of any three integers."""
 
     def __init__(self, pair: IntegerPair, rate: float) -> None:
-        self._logs, self._rate = log_laws(pair), rate
+        (_, self._logs), self._rate = pair.log_laws(np.arange(pair.shift + 1.0)), rate
 
     def losses(self, r: int, s: int, other: int) -> tuple[Array, Array, Array]:
         """Losses, and the masses of P and of Q, in no order."""
         absent = self._logs[r]
-        in_p, in_q = (self._mixed(self._logs[at] - absent) for at in (s, other))
+        in_p, in_q = (log_mixture(self._rate, self._logs[at] - absent) for at in (s, other))
         with np.errstate(under="ignore"):
             return in_p - in_q, np.exp(absent + in_p), np.exp(absent + in_q)
-
-    def _mixed(self, log_ratio: Array) -> Array:
-        """ln(1 − q + q·ratio)."""
-        q = self._rate
-        near = np.log1p(q * np.expm1(np.minimum(log_ratio, 30.0)))
-        with np.errstate(under="ignore", over="ignore"):
-            far = log_ratio + math.log(q) + np.log1p((1 - q) / q * np.exp(-np.maximum(log_ratio, 30.0)))
-        return np.where(log_ratio < 30.0, near, far)
 
     def curve(self, edges: Array, r: int, s: int, other: int) -> Array:
         """H at ``edges``, rounded up; for losses above 0 as what lies above, and below 0 as what lies below."""

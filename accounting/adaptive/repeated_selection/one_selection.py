@@ -62,7 +62,7 @@ from accounting.compose.pld import answers
 from accounting.errors import UnsupportedRelease
 from accounting.loss.curves import pair_of_curve
 from accounting.loss.gaussian import normal_tail
-from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric, atoms_below
+from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric, atoms_below, mirrored, remembered
 
 __all__ = ["BestPair", "OrderedPair", "best_order", "one_run"]
 
@@ -94,13 +94,18 @@ class BestPair(Atoms, Symmetric):
     inner: tuple[Parts, ...]
     mu: float
 
+    @mirrored
     def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         return float(_curve(self, np.array([epsilon]))[0])
 
+    @remembered(64)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _best_atoms(self)
+        losses, *_ = one_run(self.inner)
+        known = losses[losses > 0]
+        # the place adds at most this
+        shift = math.log(_worst_place(self.runs, self.inner)[0][-1])
+        epsilons = np.unique(np.concatenate([np.linspace(0.0, shift, 100), known, known + shift]))
+        return pair_of_curve(epsilons, _curve(self, epsilons))
 
 
 def _curve(pair: BestPair, epsilons: Array) -> Array:
@@ -112,17 +117,6 @@ def _curve(pair: BestPair, epsilons: Array) -> Array:
     values = np.interp(ratios.ravel(), at, gain, right=0.0).reshape(ratios.shape) @ p + pair.runs.mean * beyond
     values *= (1.0 + pair.runs.rounding) * _UP
     return np.minimum(np.minimum(values, 1.0), _all_runs(pair.runs, pair.mu, epsilons))
-
-
-@lru_cache(maxsize=64)
-def _best_atoms(pair: BestPair) -> tuple[Array, Array, Array, float]:
-    losses, *_ = one_run(pair.inner)
-    known = losses[losses > 0]
-    # the place adds at most this
-    shift = math.log(_worst_place(pair.runs, pair.inner)[0][-1])
-    epsilons = np.unique(np.concatenate([np.linspace(0.0, shift, 100), known, known + shift]))
-    values = _curve(pair, epsilons)
-    return pair_of_curve(epsilons, values)
 
 
 @lru_cache(maxsize=64)
@@ -232,20 +226,16 @@ class OrderedPair(LopsidedAtoms):
         """The largest loss of an output that is told apart."""
         return float(self.atoms()[0][-1])
 
+    @remembered(256)
     def atoms(self) -> tuple[Array, Array, Array, float]:
-        return _ordered_atoms(self)
-
-
-@lru_cache(maxsize=256)
-def _ordered_atoms(pair: OrderedPair) -> tuple[Array, Array, Array, float]:
-    p, q, behind, along = _rows(pair.inner)
-    order = np.argsort(np.concatenate([(behind - pair.cut) / pair.pace, along]), kind="stable")
-    p, q = p[order], q[order]
-    better_p, better_q = (np.concatenate([[0.0], np.cumsum(mass)[:-1]]) for mass in (p, q))
-    some = (p > 0) & (q > 0)
-    p, q = pair.runs.gain(better_p, p)[some], pair.runs.gain(better_q, q)[some]
-    p, q = np.append(p, pair.runs.none), np.append(q, pair.runs.none)
-    return atoms_below(p, q)
+        p, q, behind, along = _rows(self.inner)
+        order = np.argsort(np.concatenate([(behind - self.cut) / self.pace, along]), kind="stable")
+        p, q = p[order], q[order]
+        better_p, better_q = (np.concatenate([[0.0], np.cumsum(mass)[:-1]]) for mass in (p, q))
+        some = (p > 0) & (q > 0)
+        p, q = self.runs.gain(better_p, p)[some], self.runs.gain(better_q, q)[some]
+        p, q = np.append(p, self.runs.none), np.append(q, self.runs.none)
+        return atoms_below(p, q)
 
 
 @lru_cache(maxsize=16)
@@ -284,7 +274,7 @@ def best_order(runs: Runs, inner: tuple[LossPair, ...], order: float) -> tuple[f
     cuts = [*_CUTS.tolist(), *(float(p[: behind.size].sum()) for p, _, behind, _ in rows)]
 
     def moment(cut: float, pace: float) -> float:
-        atoms = (_ordered_atoms(OrderedPair(runs, pair, cut, pace)) for pair in inner)
+        atoms = (OrderedPair(runs, pair, cut, pace).atoms() for pair in inner)
         return max(log_sum(np.log(p) + max(order, 0.1) * losses) for losses, p, _, _ in atoms)
 
     cut = max(cuts, key=lambda cut: moment(cut, 1.0))

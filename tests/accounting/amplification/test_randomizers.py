@@ -236,7 +236,7 @@ KNOWN = [
 @pytest.mark.parametrize("randomizer", KNOWN, ids=repr)
 def test_the_pair_of_a_curve_dominates_it_and_is_hardly_above(randomizer):
     local = randomizer_of(randomizer)
-    losses, p, q = curve_atoms(local, 2000)
+    losses, p, q, _ = curve_atoms(local, 2000)
     assert p.sum() == pytest.approx(1.0, abs=1e-8)
     assert p == pytest.approx(q[::-1])
     for at in np.linspace(0.0, 5.0, 6) * math.sqrt(2 * math.pi) * local.delta_at_most(2000, 0.0):

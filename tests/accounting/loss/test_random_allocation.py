@@ -169,7 +169,7 @@ def test_what_sums_may_be_off_by_is_paid(monkeypatch: pytest.MonkeyPatch) -> Non
     """By bounds from both sides, where all masses are off to the wrong side by as much as is said."""
 
     def curve(*, lower: bool) -> np.ndarray:
-        allocated._epoch.cache_clear()
+        AllocatedPair.atoms.cache_clear()
         each = [AllocatedPair(Coins(0.8), 3, present, lower).delta(0.2) for present in (True, False)]
         return np.array(each if lower else [*each, *allocated_swaps.swap_curve(Coins(0.8), 3)[1]])
 
@@ -190,7 +190,7 @@ def test_what_sums_may_be_off_by_is_paid(monkeypatch: pytest.MonkeyPatch) -> Non
     assert np.all(curve(lower=False) >= above)
     off_by(1.0)
     assert np.all(curve(lower=True) <= below * (1 + 1e-12))
-    allocated._epoch.cache_clear()
+    AllocatedPair.atoms.cache_clear()
 
 
 @pytest.mark.parametrize(("steps", "rate"), [(2, 1.0), (3, 1.0), (3, 0.7)])
