@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from accounting.budget import Budget
 from accounting.checks import fraction
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
-from accounting.ledger import Ledger
+from accounting.ledger import Ledger, Row
 from accounting.printed import as_html
 from accounting.releases import Release, compose, parallel
 from accounting.totals import Accountant, compare, epsilon
@@ -27,28 +26,6 @@ _DOUBT = 0.005
 # With more scopes than this, each is priced by the accountants that take about a millisecond.
 _MANY_SCOPES = 8
 _CLOSED: tuple[Accountant, ...] = ("gdp", "pure", "rdp")
-
-
-class _Row(Protocol):
-    @property
-    def index(self) -> int: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def scope(self) -> str | None: ...
-    @property
-    def release(self) -> Release: ...
-
-
-class _Ledger(Protocol):
-    """What an audit reads of a ledger."""
-
-    @property
-    def budget(self) -> Budget | None: ...
-    @property
-    def simulation(self) -> bool: ...
-    def rows(self) -> Sequence[_Row]: ...
-    def epsilon(self, delta: float | None = None) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -165,7 +142,7 @@ class Report:
         return as_html(f"Recomputed: {self.rows:,} rows{note}, {self._verdict}, {self.budget!r}", cells)
 
 
-def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
+def recompute(ledger: Ledger, *, delta: float | None = None) -> Report:
     """Add up a ledger's rows again, under every accountant, and check the result.
 
     The total is built here from the rows and their scopes, not taken from the ledger, and is compared with what the
@@ -203,8 +180,7 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
             raise ValueError("delta must be given for a ledger without a budget, got delta=None")
         delta = budget.delta
     fraction("delta", delta, include_zero=True)
-    if isinstance(ledger, Ledger):
-        ledger.verify()
+    ledger.verify()
     rows = ledger.rows()
     problems: list[str] = []
     alone: dict[Release, float] = {}
@@ -236,7 +212,7 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
         said, found = ledger.epsilon(delta), epsilon(total, delta)
         least = float(found)
         if budget is not None and delta == budget.delta and found > budget.epsilon and filters.epsilon() < found:
-            epsilons = {filters.name: filters.epsilon(), **epsilons}
+            epsilons = {str(ledger.accountant): filters.epsilon(), **epsilons}
             # the ledger may go on from sums that verify, and differ a little
             least = filters.epsilon() * (1 - _DOUBT)
         # another process may have recorded more in the meantime, which is no contradiction
@@ -244,11 +220,11 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
             problems.append(f"the ledger says ε={said:.6g} at δ={delta:g}, its rows add up to {found:.6g}")
     except (AdjacencyMismatch, UnsupportedRelease) as error:
         problems.append(f"the rows have no total: {error}")
-    quotas = ledger.quotas() if isinstance(ledger, Ledger) else {}
+    quotas = ledger.quotas()
     recorded = _Recorded(rows)
     names = sorted({*quotas, *(row.scope for row in rows if row.scope is not None)})
     many = len(names) > _MANY_SCOPES
-    booked = {name: ledger.quota_booked(name) for name in quotas} if isinstance(ledger, Ledger) else {}
+    booked = {name: ledger.quota_booked(name) for name in quotas}
     scopes = [
         _scope(name, recorded, delta, budget, quotas.get(name), booked.get(name), filters, many) for name in names
     ]
@@ -269,7 +245,7 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
         problems=problems,
         scopes=scopes,
         at_least=at_least,
-        booked=budget.epsilon - ledger.remaining() if budget is not None and isinstance(ledger, Ledger) else None,
+        booked=None if budget is None else budget.epsilon - ledger.remaining(),
     )
 
 
@@ -283,7 +259,7 @@ def _alone(release: Release, delta: float) -> float:
 class _Recorded:
     """Counts of releases per scope, as a tree of the scopes' parts."""
 
-    def __init__(self, rows: Sequence[_Row]) -> None:
+    def __init__(self, rows: list[Row]) -> None:
         self.counts: dict[tuple[str, ...], Counter[Release]] = defaultdict(Counter)
         self.parts: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
         self.rows: Counter[tuple[str, ...]] = Counter()
@@ -308,27 +284,22 @@ class _Recorded:
 
 
 class _Filters:
-    """What a ledger's filters prove of its entries, counted again from the first one on; infinite for any other."""
+    """What a ledger's filters prove of its entries, counted again from the first one on."""
 
-    def __init__(self, ledger: _Ledger) -> None:
-        self._ledger = ledger if isinstance(ledger, Ledger) else None
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
 
     @cached_property
-    def _again(self) -> Ledger | None:
-        return None if self._ledger is None else Ledger.from_json(self._ledger.to_json())
-
-    @property
-    def name(self) -> str:
-        """What the ledger's filter counts."""
-        return str(self._ledger and self._ledger.accountant)
+    def _again(self) -> Ledger:
+        return Ledger.from_json(self._ledger.to_json())
 
     def epsilon(self, scope: str | None = None) -> float:
         """Of what a unit in a scope met, at the budget's δ."""
-        return math.inf if self._again is None else float(self._again.epsilon(scope=scope))
+        return float(self._again.epsilon(scope=scope))
 
     def of_quota(self, scope: str) -> float:
         """Of what was recorded inside a scope, at its quota's δ."""
-        return math.inf if self._again is None else self._again.quota_booked(scope)
+        return self._again.quota_booked(scope)
 
 
 def _scope(
