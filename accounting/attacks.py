@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from accounting.arrays import Array
 from accounting.checks import fraction
 from accounting.errors import UnsupportedRelease
-from accounting.printed import as_html
+from accounting.printed import as_html, axes_of
 from accounting.releases.base import Release, check_release
 from accounting.totals import delta, epsilon
 
@@ -105,11 +105,7 @@ class Attacker:
 
     def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Draw the largest true-positive rate over the false-positive rate (needs matplotlib)."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            raise ImportError("Attacker.plot needs matplotlib: pip install matplotlib") from None
-        axes = plt.subplots()[1] if ax is None else ax
+        axes = axes_of(ax, "Attacker.plot")
         rates = np.geomspace(1e-4, 1.0, 400)
         if not axes.lines:
             axes.plot(rates, rates, color="0.7", linewidth=1, label="guessing")
@@ -148,20 +144,14 @@ class Attacker:
 
     @cached_property
     def _trade_off(self) -> Callable[[Array], Array]:
-        from accounting.compose.distribution import PLD  # not what every import waits for
+        from accounting.compose.distribution import PLD, proved_trade_off  # not what every import waits for
 
         try:
             return PLD.of(self.release).trade_off
         except UnsupportedRelease:
             points = [(float(epsilon(self.release, d)), float(d)) for d in _DELTAS]
-        points = [(e, d) for e, d in points if math.isfinite(e)]
-        ratios, deltas = np.exp([min(e, 600.0) for e, _ in points]), np.array([d for _, d in points])
-
-        def trade_off(alphas: Array) -> Array:
-            both = [1 - deltas - ratios * alphas[..., None], (1 - deltas - alphas[..., None]) / ratios]
-            return np.asarray(np.maximum(np.max(both, axis=(0, -1), initial=0.0), 0.0))
-
-        return trade_off
+        finite = np.array([(e, d) for e, d in points if math.isfinite(e)]).reshape(-1, 2)
+        return partial(proved_trade_off, finite[:, 0], finite[:, 1])
 
 
 def attacker(release: Release) -> Attacker:

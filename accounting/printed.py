@@ -10,8 +10,12 @@ uniform  0.5
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-__all__ = ["as_html", "as_text", "parameter_cells"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["as_html", "as_text", "axes_of", "parameter_cells"]
 
 # characters of a cell that stay on one line
 _WIDEST = 80
@@ -53,3 +57,12 @@ def as_html(caption: str, cells: Cells) -> str:
 def parameter_cells(values: Mapping[str, object]) -> list[list[str]]:
     """Two columns: names, and what they stand for."""
     return [["parameter", "value"], *([name, str(value)] for name, value in values.items())]
+
+
+def axes_of(ax: Axes | None, asked_by: str) -> Axes:
+    """Where to draw: on given axes, or on new ones; a refusal names who asked."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError(f"{asked_by} needs matplotlib: pip install matplotlib") from None
+    return plt.subplots()[1] if ax is None else ax

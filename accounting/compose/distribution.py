@@ -20,20 +20,22 @@ from accounting.compose.pairs import sides
 from accounting.compose.pld import answers, delta_of, epsilon_of
 from accounting.errors import UnsupportedRelease
 from accounting.loss.grid import GridPair
-from accounting.printed import as_html
+from accounting.printed import as_html, axes_of
 from accounting.releases.base import Own, Release, parallel
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from matplotlib.axes import Axes
 
-__all__ = ["PLD"]
+__all__ = ["PLD", "proved_trade_off"]
 
 _FORMAT = 1
 # δ at which a sum is found, whose curve is then known everywhere.
 _LEVELS = (0.3, 0.05, 1e-3, 1e-6, 1e-10)
 # ε at which a trade-off curve is touched, and ln of the δ up to which.
 _POINTS, _RAREST = 256, -23.0
+# e^x of larger ε is beyond floats.
+_LARGEST = 600.0
 # What a stored loss may leave out above its grid.
 _LEFT_OUT = 1e-15
 
@@ -82,12 +84,14 @@ class PLD:
     def epsilon(self, delta: float) -> float:
         """The smallest proved ε at ``delta`` in (0, 1), by the privacy loss alone; infinite where failures pass δ."""
         left = rest_delta(self._split[0], fraction("delta", delta))
-        return epsilon_of(self._alternatives, left) if left > 0 else math.inf
+        with np.errstate(under="ignore"):
+            return epsilon_of(self._alternatives, left) if left > 0 else math.inf
 
     def delta(self, epsilon: float) -> float:
         """The smallest proved δ at ``epsilon`` ≥ 0."""
         log_survival, _ = self._split
-        found = delta_of(self._alternatives, nonnegative("epsilon", epsilon))
+        with np.errstate(under="ignore"):
+            found = delta_of(self._alternatives, nonnegative("epsilon", epsilon))
         return min(1.0, -math.expm1(log_survival) + math.exp(log_survival) * found)
 
     def trade_off(self, alphas: ArrayLike) -> Array:
@@ -107,17 +111,11 @@ class PLD:
         type_one = np.asarray(alphas, dtype=np.float64)
         if not np.all((type_one >= 0) & (type_one <= 1)):
             raise ValueError(f"alphas must lie in [0, 1], got alphas={alphas!r}")
-        epsilons, deltas = self._curve
-        a, e, d = type_one[..., None], np.exp(epsilons), deltas
-        return np.asarray(np.max([1 - d - e * a, (1 - d - a) / e, np.zeros(np.shape(a - e))], axis=(0, -1)))
+        return proved_trade_off(*self._curve, type_one)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the trade-off curve (needs matplotlib), and the line of what tells nothing."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            raise ImportError("PLD.plot needs matplotlib: pip install matplotlib") from None
-        axes = plt.subplots()[1] if ax is None else ax
+        axes = axes_of(ax, "PLD.plot")
         at = np.linspace(0.0, 1.0, 400) ** 2
         if not axes.lines:
             axes.plot([0, 1], [1, 0], color="0.7", linewidth=1, label="nothing is told")
@@ -149,14 +147,10 @@ class PLD:
             if int(stored["format"]) != _FORMAT:
                 raise ValueError(f"expected a PLD of format {_FORMAT}, got {int(stored['format'])} in {path}")
             log_survival = float(stored["log_survival"])
-            found = [
-                [_stored(float(a[0]), int(a[1]), a[3:], float(a[2])) for a in side]
-                for side in (
-                    [stored[f"{name}_{i}"] for i in range(sum(key.startswith(f"{name}_") for key in stored.files))]
-                    for name in ("present", "absent")
-                )
-            ]
-        return cls._of_grids(found[0], found[1], log_survival)
+            counts = [sum(key.startswith(name) for key in stored.files) for name in ("present", "absent")]
+            present = [_stored(stored[f"present_{i}"]) for i in range(counts[0])]
+            absent = [_stored(stored[f"absent_{i}"]) for i in range(counts[1])]
+        return cls._of_grids(present, absent, log_survival)
 
     def to_dp_accounting(self) -> PrivacyLossDistribution:
         """The loss, on a grid, as dp-accounting's privacy loss distribution (needs dp-accounting).
@@ -239,7 +233,8 @@ class PLD:
     @cached_property
     def _grids(self) -> list[list[GridPair]]:
         """Every branch in both directions, in one order."""
-        return [[_on_a_grid(parts) for parts in side] for side in self._sides]
+        with np.errstate(under="ignore"):
+            return [[_on_a_grid(parts) for parts in side] for side in self._sides]
 
     @cached_property
     def _curve(self) -> tuple[Array, Array]:
@@ -248,9 +243,17 @@ class PLD:
         epsilons = np.zeros(1)
         if alternatives:
             high = max(epsilon_of([parts], math.exp(_RAREST)) for parts in alternatives)
-            epsilons = np.linspace(0.0, min(high, 600.0), _POINTS)
-        deltas = np.max([np.zeros(epsilons.size), *(_deltas(parts, epsilons) for parts in alternatives)], axis=0)
+            epsilons = np.linspace(0.0, min(high, _LARGEST), _POINTS)
+        with np.errstate(under="ignore"):
+            deltas = np.max([np.zeros(epsilons.size), *(_deltas(parts, epsilons) for parts in alternatives)], axis=0)
         return epsilons, np.minimum(1.0, -math.expm1(log_survival) + math.exp(log_survival) * deltas)
+
+
+def proved_trade_off(epsilons: Array, deltas: Array, alphas: Array) -> Array:
+    """The largest type II errors that some (ε, δ) prove, or 0."""
+    e, a = np.exp(np.minimum(epsilons, _LARGEST)), alphas[..., None]
+    lines = [1 - deltas - e * a, (1 - deltas - a) / e]
+    return np.asarray(np.max(lines, axis=(0, -1), initial=0.0))
 
 
 def _deltas(parts: Parts, epsilons: Array) -> Array:
@@ -263,8 +266,9 @@ def _deltas(parts: Parts, epsilons: Array) -> Array:
     return np.asarray(np.min([np.ones(epsilons.size), *many], axis=0))
 
 
-def _stored(step: float, first: int, mass: Array, beyond: float) -> GridPair:
+def _stored(row: Array) -> GridPair:
     """A loss from a file: what is missing of it, as files of an earlier state lack the least losses, is infinite."""
+    step, first, beyond, mass = float(row[0]), int(row[1]), float(row[2]), row[3:]
     missing = 1.0 - float(mass.sum()) - beyond
     return GridPair(step, first, mass, beyond + missing if 0 < missing <= 1e-6 else beyond)
 
