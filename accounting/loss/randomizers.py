@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 
@@ -38,30 +37,6 @@ _FINENESS, _MOST_NODES = 0.1, 1 << 17
 _EVEN, _DEVIATIONS, _GEOMETRIC = 70, 8.0, 15
 
 
-class Randomizer(Protocol):
-    """What is known of the shuffled messages of users who all run it."""
-
-    def __hash__(self) -> int:
-        """Equal ones are one."""
-
-    @property
-    def epsilon(self) -> float:
-        """What it costs by itself."""
-
-    def delta_at_most(self, users: int, epsilon: float) -> float:
-        """δ at ε ≥ 0 of shuffled messages, rounded up."""
-
-    def delta_at_least(self, users: int, epsilon: float) -> float:
-        """δ at ε ≥ 0 of shuffled messages where all others hold one and the same value, rounded down."""
-
-    def quick_delta(self, users: int, epsilon: float) -> float:
-        """As ``delta_at_most`` at an ε below its own, a little above it, and faster."""
-
-    def thirds(self) -> tuple[float, float, float]:
-        """The probabilities of a message for the first value: from others, who hold neither, the first's, the
-        second's."""
-
-
 @dataclass(frozen=True)
 class Responses:
     """k-ary randomized response."""
@@ -70,12 +45,15 @@ class Responses:
     categories: int
 
     def delta_at_most(self, users: int, epsilon: float) -> float:
+        """δ at ε ≥ 0 of shuffled messages, rounded up."""
         return response_delta(self.epsilon, self.categories, users, epsilon)
 
     def delta_at_least(self, users: int, epsilon: float) -> float:
+        """δ at ε ≥ 0 of shuffled messages where all others hold one and the same value, rounded down."""
         return response_delta_at_least(self.epsilon, self.categories, users, epsilon)
 
     def quick_delta(self, users: int, epsilon: float) -> float:
+        """As ``delta_at_most`` at an ε below its own, a little above it, and faster."""
         local, k = self.epsilon, self.categories
         if k == 2:
             return response_delta(local, 2, users, epsilon)
@@ -85,6 +63,8 @@ class Responses:
         return _quick(mass, first, second, k / (math.exp(local) + k - 1), users, epsilon)
 
     def thirds(self) -> tuple[float, float, float]:
+        """The probabilities of a message for the first value: from others, who hold neither, the first's, the
+        second's."""
         shrunk, others = math.exp(-self.epsilon), self.categories - 1
         lie = shrunk / (1 + others * shrunk)
         return lie, 1 / (1 + others * shrunk), lie
@@ -127,6 +107,10 @@ class NoisyNumbers:
 
     def thirds(self) -> tuple[float, float, float]:
         return laplace_thirds(self.epsilon)
+
+
+#: What is known of the shuffled messages of users who all run it; the methods of :class:`Responses` say what each does.
+Randomizer = Responses | Encodings | NoisyNumbers
 
 
 def epsilon_at_least(randomizer: Randomizer, users: int, delta: float) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from accounting.errors import LedgerCorrupted
 from accounting.ledger.record.entry_json import chained
 from accounting.ledger.record.entry_types import Entry, Opening, Row, Spend, Summary
+
+if TYPE_CHECKING:
+    from accounting.ledger.storage.database import Database
 
 __all__ = ["EntryStore", "MemoryStore", "Position", "Start"]
 
@@ -29,52 +31,11 @@ class Start(NamedTuple):
     position: Position
 
 
-class EntryStore(Protocol):
-    """An append-only list of entries, of which the first is an opening."""
-
-    @property
-    def path(self) -> Path | None:
-        """The file, if it is one."""
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-
-    def start(self) -> Start:
-        """Where reading begins."""
-
-    def unread(self, position: Position, *, inside: bool = False) -> tuple[list[Entry], Position]:
-        """The entries that were added since a position, verified; ``inside`` of :meth:`append` or not."""
-
-    def everything(self, upto: Position) -> Iterable[tuple[str, Entry]]:
-        """Every entry up to a position, with its hash, verified from the first on."""
-
-    def append(
-        self, make: Callable[[Position], list[Entry] | None], also: Callable[[Any], None] | None = None
-    ) -> Position | None:
-        """Add what ``make`` gives for the position at which nothing can come between; None if it gives none.
-
-        ``also`` writes by the database's own connection, in the same transaction.
-        """
-
-    def check(self) -> None:
-        """Check what lies beside the entries: indices and the like."""
-
-    def has_label(self, label: str) -> bool:
-        """Whether a row has this label."""
-
-    def outcome(self, index: int) -> str | None:
-        """What a row was committed as; None if it was not, or if the balance knows every outcome."""
-
-    def row(self, index: int) -> Row:
-        """A row as it was reserved."""
-
-    def disconnect(self) -> None:
-        """Close what is open; the next use opens it again."""
-
-
 class MemoryStore:
-    """The entries of a ledger in memory."""
+    """The entries of a ledger in memory: an append-only list, of which the first is an opening.
+
+    Its methods do what those of a :class:`~accounting.ledger.storage.database.Database` do, which say it.
+    """
 
     path = None
     name = "the ledger"
@@ -142,3 +103,7 @@ class MemoryStore:
                     rows[entry.row.index :] = [number]
                 self._seen = number + 1, labels, rows
         return self._seen
+
+
+#: Where the entries of a ledger are kept.
+EntryStore: TypeAlias = "MemoryStore | Database"
