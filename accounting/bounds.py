@@ -15,6 +15,8 @@ from __future__ import annotations
 import warnings
 from typing import NamedTuple
 
+import numpy as np
+
 from accounting.checks import fraction
 from accounting.releases import Release
 from accounting.releases.certified import is_certified, is_concentrated
@@ -90,7 +92,8 @@ def bound(release: Release, delta: float) -> Bracket:
 
     fraction("delta", delta, include_zero=True)
     upper = min(compare(release, delta).values()) if delta > 0 else float(epsilon(release, delta))
-    lower = min(lower_epsilon(release, delta), upper)
+    with np.errstate(under="ignore"):
+        lower = min(lower_epsilon(release, delta), upper)
     if upper - lower > _WIDE * upper:
         warnings.warn(f"ε is only known to lie between {lower:g} and {upper:g} at delta={delta:g}", stacklevel=2)
     return Bracket(lower, upper, is_certified(release) and not is_concentrated(release))

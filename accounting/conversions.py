@@ -25,7 +25,7 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.checks import fraction, nonnegative
 from accounting.roots import root_between
 
@@ -42,7 +42,6 @@ __all__ = [
     "pure_parameter",
 ]
 
-_UNIT_ROUNDOFF = 2.0**-52
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_HALF_PI = math.sqrt(math.pi / 2)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -77,7 +76,7 @@ def pure_delta(epsilon0: float, epsilon: float) -> float:
         return 0.0
     # (e^ε₀ − e^ε)/(1 + e^ε₀), divided through by e^ε₀
     value = -math.expm1(epsilon - epsilon0) / (1.0 + math.exp(-epsilon0))
-    return min(1.0, value * (1 + 8 * _UNIT_ROUNDOFF))
+    return min(1.0, value * (1 + 8 * UNIT_ROUNDOFF))
 
 
 def pure_epsilon(epsilon0: float, delta: float) -> float:
@@ -90,7 +89,7 @@ def pure_epsilon(epsilon0: float, delta: float) -> float:
         return 0.0
     # the two terms may cancel, and the logarithm is steep near −1
     drop = math.log1p(inside)
-    slack = 8 * _UNIT_ROUNDOFF * (epsilon0 + abs(drop) + abs(inside) / (1.0 + inside))
+    slack = 8 * UNIT_ROUNDOFF * (epsilon0 + abs(drop) + abs(inside) / (1.0 + inside))
     return min(epsilon0, max(0.0, epsilon0 + drop + slack))
 
 
@@ -100,7 +99,7 @@ def pure_parameter(epsilon: float, delta: float) -> float:
     fraction("delta", delta, include_zero=True)
     # e^ε₀ = (e^ε + δ)/(1 − δ)
     exact = epsilon + math.log1p(delta * math.exp(-epsilon)) - math.log1p(-delta)
-    return exact * (1 - 8 * _UNIT_ROUNDOFF)
+    return exact * (1 - 8 * UNIT_ROUNDOFF)
 
 
 # ------------------------------------------------------------------------------------------- Gaussian DP
@@ -140,7 +139,7 @@ def _gdp_log_delta(mu: float, epsilon: float) -> tuple[float, float]:
         difference = width * float(weights @ (2 * np.sinh(mu / 2 * s) * np.exp(-s * (t + s / 2))))
     log_delta = log_phi + math.log(difference)
     # first-order rounding error of −t₁²/2 (t₁ itself is a difference), of M(t₁) − M(t₂) and of the rest
-    slack = _UNIT_ROUNDOFF * (abs(t1) * (2 * t + mu + 2 * abs(t1)) + abs(log_delta) + lost + 60)
+    slack = UNIT_ROUNDOFF * (abs(t1) * (2 * t + mu + 2 * abs(t1)) + abs(log_delta) + lost + 60)
     return log_delta + slack, -M2 / difference
 
 
@@ -184,7 +183,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if math.isinf(mu):
         return math.inf
-    if math.erf(mu * _ROOT_HALF / 2) * (1 + 8 * _UNIT_ROUNDOFF) <= delta:  # δ(0) = 2Φ(μ/2) − 1
+    if math.erf(mu * _ROOT_HALF / 2) * (1 + 8 * UNIT_ROUNDOFF) <= delta:  # δ(0) = 2Φ(μ/2) − 1
         return 0.0
     root = math.sqrt(-target)
     t = math.sqrt(2.0) * root
@@ -199,10 +198,10 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         steep = math.sqrt(max(-value, 1e-16))
         step = 2 * steep * (root - steep) / -slope
         epsilon = max(epsilon + step, epsilon / 16)
-        if abs(step) <= 8 * _UNIT_ROUNDOFF * epsilon:
+        if abs(step) <= 8 * UNIT_ROUNDOFF * epsilon:
             break
     # the iteration ends on either side of the root, within the rounding error of ln δ
-    step = _UNIT_ROUNDOFF
+    step = UNIT_ROUNDOFF
     while epsilon < safe:
         if _gdp_log_delta(mu, epsilon)[0] <= target:
             return epsilon
@@ -288,7 +287,7 @@ _ROUNDED = 1e3
 def best_epsilon(curve: _Curve, delta: float) -> float:
     """min over α of ε_α + ln(1 − 1/α) − (ln δ + ln α)/(α − 1), rounded up; infinite if no order is finite."""
     found, order = _search_epsilon(curve, delta)
-    step = _UNIT_ROUNDOFF
+    step = UNIT_ROUNDOFF
     while order * found > _ROUNDED and best_delta(curve, found) > delta:
         found, step = found * (1.0 + step), 2.0 * step
     return max(0.0, found)
@@ -339,7 +338,7 @@ def _upward(divergence: Array, *terms: Array) -> Array:
     """The sum, rounded up by its own rounding error and by that of the curve."""
     total = divergence + sum(terms)
     magnitude = sum((np.abs(term) for term in terms), 64 * np.abs(divergence))
-    return np.asarray(total + 8 * _UNIT_ROUNDOFF * magnitude)
+    return np.asarray(total + 8 * UNIT_ROUNDOFF * magnitude)
 
 
 def _valley(objective: Callable[[Array], Array], guess: float) -> tuple[float, float]:

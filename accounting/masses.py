@@ -6,7 +6,7 @@ import numpy as np
 
 from accounting.arrays import Array
 
-__all__ = ["between_places", "mass_errors", "onto_lattice", "split"]
+__all__ = ["between_places", "laplace_below", "mass_errors", "onto_edges", "onto_lattice", "split"]
 
 
 def between_places(x: Array, tails: Array) -> Array:
@@ -29,6 +29,21 @@ def onto_lattice(places: Array, mass: Array) -> Array:
     return np.asarray(law, dtype=np.float64)
 
 
+def onto_edges(mass: Array, moment: Array, edges: Array) -> Array:
+    """Masses between neighbouring edges, each spread onto both of them so that Σx·mass of it remains its ``moment``."""
+    up = np.clip((moment - edges[:-1] * mass) / np.diff(edges), 0.0, mass)
+    law = np.zeros(edges.size)
+    law[1:] += up
+    law[:-1] += mass - up
+    return law
+
+
+def laplace_below(x: Array) -> Array:
+    """The probability that Laplace noise of scale 1 is at most x."""
+    tail = 0.5 * np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, tail, 1 - tail))
+
+
 def mass_errors(mass: Array) -> Array:
     """How far masses of neighbouring intervals may be off: differences of distribution functions."""
     below = np.cumsum(mass)
@@ -45,7 +60,7 @@ def split(p: Array, q: Array, edges: Array, *, lower: bool = False) -> Array:
     """
     sign = -1.0 if lower else 1.0
     low, high = edges[:-1], edges[1:]
-    with np.errstate(under="ignore", over="ignore", invalid="ignore", divide="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         inner_p = np.maximum(p[1:-1] + sign * mass_errors(p)[1:-1], 0.0)
         # e^low·Q, through e^(low)·Q ≤ P wherever Q is itself too small for its own digits
         inner_q = np.exp(np.minimum(low, 700.0)) * np.maximum(q[1:-1] - sign * mass_errors(q)[1:-1], 0.0)

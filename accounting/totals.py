@@ -6,7 +6,7 @@ distribution only while it takes a fraction of a second, that is for at most som
 or naming it, always runs it). For ε of a sum whose parts' pairs are their own that one alone is asked, as no other can
 say less.
 
-A description from outside is replaced by what it says of itself first (:func:`accounting.releases.known`).
+A description from outside is replaced by what it says of itself first (:func:`accounting.releases.base.known`).
 
 An accountant that knows a description and finds no finite answer, where another one does, says so by a
 :class:`UserWarning`: the other answer may be far above the truth.
@@ -21,6 +21,8 @@ from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import Literal, get_args
+
+import numpy as np
 
 import accounting.adaptive.registry  # noqa: F401  (the PLD accountant asks those that are entered)
 from accounting.checks import fraction, nonnegative
@@ -174,7 +176,8 @@ def epsilon(release: Release, delta: float, *, accountant: Accountant | None = N
     (199.284569, 'gdp')
     """
     fraction("delta", delta, include_zero=True)
-    best = min(_bounds(release, accountant, delta=delta).items(), key=lambda item: item[1])
+    with np.errstate(under="ignore"):  # what is too small for a float is nothing, also where numpy refuses it
+        best = min(_bounds(release, accountant, delta=delta).items(), key=lambda item: item[1])
     return Bound(best[1], best[0])
 
 
@@ -188,7 +191,8 @@ def delta(release: Release, epsilon: float, *, accountant: Accountant | None = N
     0.382924922548
     """
     nonnegative("epsilon", epsilon)
-    best = min(_bounds(release, accountant, epsilon=epsilon).items(), key=lambda item: item[1])
+    with np.errstate(under="ignore"):
+        best = min(_bounds(release, accountant, epsilon=epsilon).items(), key=lambda item: item[1])
     return Bound(best[1], best[0])
 
 
@@ -215,7 +219,8 @@ class Comparison(dict[str, float]):
         """What some mechanism that fits costs at least (:func:`accounting.bound`); found when first asked for."""
         from accounting.lower.lower_bound import lower_epsilon  # not what every import waits for
 
-        return lower_epsilon(self._release, self._delta)
+        with np.errstate(under="ignore"):
+            return lower_epsilon(self._release, self._delta)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()} (at least {self.at_least!r})"
@@ -236,4 +241,5 @@ def compare(release: Release, delta: float) -> Comparison:
     ({'gdp': 4.377, 'pld': 4.377, 'zcdp': 4.728, 'rdp': 4.728}, 4.377)
     """
     fraction("delta", delta, include_zero=True)
-    return Comparison(_bounds(release, None, delta=delta, every=True), release, delta)
+    with np.errstate(under="ignore"):
+        return Comparison(_bounds(release, None, delta=delta, every=True), release, delta)

@@ -46,7 +46,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.compose.convolution import fast_length
 from accounting.loss.curves import pair_of_curve, pair_of_whole_curve, value_between
 from accounting.loss.pair import Atoms, LopsidedAtoms, Symmetric, delta_of_atoms, mirrored, remembered
@@ -60,13 +60,13 @@ __all__ = [
     "Sparse",
     "epsilon_between",
     "largest_means",
+    "moved",
     "play",
     "rounding_of_transforms",
     "start",
 ]
 
 
-_UNIT_ROUNDOFF = 2.0**-52
 # What exponentials of large numbers, and products, are off by.
 _OUTWARD = 1 + 2e-13
 # Sums at a time that stay in fast memory.
@@ -134,6 +134,13 @@ def play(families: Iterable[tuple[Rounds, int]], values: Array) -> Array:
     return known[left]
 
 
+def moved(losses: Array, values: Array, by: float) -> tuple[Array, Array]:
+    """Losses from 0 on, and V there, if every sum may be larger ``by`` that much: δ falls no faster than ε grows."""
+    values = values.copy()
+    values[0] = min(1.0, values[0] + by)
+    return np.concatenate([losses[:1], losses[1:] + by]), values
+
+
 def epsilon_between(x: Array, values: Array, delta: float) -> float:
     """Where V, linear in e^x between the points, falls to ``delta``, rounded up; −∞ and ∞ where it does not."""
     if values[-1] >= delta:
@@ -184,7 +191,7 @@ def largest_means(laws: Array, whole: Array, size: int, groups: int = 1) -> Arra
 
 def rounding_of_transforms(tilted: Array, n: int) -> float:
     """What a sum over n points is off by at most, as a share of the norm of what is summed."""
-    return 8 * _UNIT_ROUNDOFF * math.log2(n) * math.sqrt(float(np.max(np.sum(tilted * tilted, axis=1))))
+    return 8 * UNIT_ROUNDOFF * math.log2(n) * math.sqrt(float(np.max(np.sum(tilted * tilted, axis=1))))
 
 
 class Circle:

@@ -94,10 +94,9 @@ def _together(local: float, epsilon: float, ones: Array, zeros: Array, sign: flo
     (size1, angle1, far1), (size0, angle0, far0) = (_log_image(*rate, u) for rate in rates)
     mode = np.rint(mean)
     angle = np.multiply.outer(ones, angle1) + np.multiply.outer(zeros, angle0) - np.multiply.outer(mode, u)
-    with np.errstate(under="ignore"):
-        size = np.exp(np.multiply.outer(ones, size1) + np.multiply.outer(zeros, size0))
-        doubt = np.multiply.outer(ones, far1 * np.exp(-size1)) + np.multiply.outer(zeros, far0 * np.exp(-size0))
-        doubt = size * (doubt + np.multiply.outer(mode + 1, u) + 4 + u.size / 16)
+    size = np.exp(np.multiply.outer(ones, size1) + np.multiply.outer(zeros, size0))
+    doubt = np.multiply.outer(ones, far1 * np.exp(-size1)) + np.multiply.outer(zeros, far0 * np.exp(-size0))
+    doubt = size * (doubt + np.multiply.outer(mode + 1, u) + 4 + u.size / 16)
     weights, weight_sizes = _weights(number, half, grown)
     shifts = np.array([-1.0, 0.0, 1.0])
     found = (size * np.exp(1j * angle) @ (weights[:, None] * np.exp(-1j * np.multiply.outer(u, shifts)))).real
@@ -106,8 +105,7 @@ def _together(local: float, epsilon: float, ones: Array, zeros: Array, sign: flo
     at = mode[:, None] + shifts
     log_moment = (ones * math.log1p(truth * grown) + zeros * math.log1p(lie * grown))[:, None]
     slack = _ROUNDING * (4 + log_moment + math.log1p(grown) * np.abs(at))
-    with np.errstate(under="ignore"):
-        scale = gain * np.exp(np.minimum(log_moment - math.log1p(grown) * at + sign * slack, 700.0))
+    scale = gain * np.exp(np.minimum(log_moment - math.log1p(grown) * at + sign * slack, 700.0))
     return float(np.max(np.maximum(found, 0.0) * scale, initial=0.0))
 
 

@@ -118,8 +118,7 @@ class Rows:
 
     def deltas(self, epsilons: Array) -> Array:
         """The bound, at several ε."""
-        with np.errstate(under="ignore"):
-            found = np.exp(np.minimum(self.log_scales - np.multiply.outer(epsilons, self.tilts), 0.0)) + self.failed
+        found = np.exp(np.minimum(self.log_scales - np.multiply.outer(epsilons, self.tilts), 0.0)) + self.failed
         return np.asarray(np.minimum(found.min(axis=-1), 1.0))
 
     def end(self, log_delta: float) -> float:
@@ -241,8 +240,7 @@ class _Counts:
         with np.errstate(divide="ignore"):
             exponents = np.where(kept, np.log(mass) + np.multiply.outer(self.tilts, losses), -np.inf)
         peaks = exponents.max(axis=1, keepdims=True)
-        with np.errstate(under="ignore"):
-            weights = np.exp(exponents - peaks)
+        weights = np.exp(exponents - peaks)
         total = weights.sum(axis=1, keepdims=True)
         weights /= total
         centre = losses[losses.size // 2]
@@ -288,8 +286,7 @@ class _Counts:
         right = kernel @ (share + 0.5 / _POINTS)
         left = kernel.sum(axis=2) - right
         peaks = logs.max(axis=1)
-        with np.errstate(under="ignore"):
-            values = np.exp(logs - peaks[:, None])
+        values = np.exp(logs - peaks[:, None])
         end = float(self.frequencies[-1])
         beyond = values[:, 0] * math.exp(-added / 2 * end**2) / (added * end**3)
         total = (values[:, :-1] * left + values[:, 1:] * right).sum(axis=1) + beyond

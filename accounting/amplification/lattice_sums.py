@@ -21,14 +21,13 @@ import math
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.masses import onto_lattice
 from accounting.roots import root_between
 
 __all__ = ["FINENESS", "MOST_NODES", "mean_positive_part", "nodes_for", "sums_of_values"]
 
 
-_UNIT_ROUNDOFF = 2.0**-52
 # e^(−this) is 0 in floats.
 _VANISHED = 746.0
 # Tilted deviations on either side of the window.
@@ -45,8 +44,7 @@ def nodes_for(count: int, fineness: float) -> int:
 def log_moment(points: Array, law: Array, tilt: float) -> float:
     """ln Σ law·e^(tilt·points)."""
     top = float((tilt * points).max())
-    with np.errstate(under="ignore"):
-        return top + math.log(float(law @ np.exp(tilt * points - top)))
+    return top + math.log(float(law @ np.exp(tilt * points - top)))
 
 
 def saddle(points: Array, law: Array) -> float:
@@ -54,8 +52,7 @@ def saddle(points: Array, law: Array) -> float:
 
     def mean(tilt: float) -> float:
         exponents = tilt * points
-        with np.errstate(under="ignore"):
-            weights = law * np.exp(exponents - exponents.max())
+        weights = law * np.exp(exponents - exponents.max())
         return float(weights @ points) / float(weights.sum())
 
     if mean(0.0) >= 0:
@@ -93,22 +90,21 @@ def mean_positive_part(
     step = (points[-1] - points[0]) / (points.size - 1)
     tilt = max(saddle(points, law), 0.5 / math.sqrt(count * float(law @ points**2)))
     one = log_moment(points, law, tilt)
-    with np.errstate(under="ignore"):
-        tilted = law * np.exp(tilt * points - one)
+    tilted = law * np.exp(tilt * points - one)
     half = nodes // 2
     # a circle: the j-th node is the sum's part j·step + count·points[0], modulo nodes
     folded = np.bincount(np.arange(points.size) % nodes, weights=tilted, minlength=nodes)
     image = rfft(folded)
-    size, image_error = np.abs(image), 8 * _UNIT_ROUNDOFF * math.log2(nodes)
+    size, image_error = np.abs(image), 8 * UNIT_ROUNDOFF * math.log2(nodes)
     spectrum, error = np.zeros_like(image), np.zeros_like(size)
     # of most frequencies nothing is left in floats where variables are many
     kept = np.flatnonzero(size + image_error > (math.exp(-_VANISHED / (count - 1)) if count > 1 else 0.0))
     image, size = image[kept], size[kept]
-    with np.errstate(divide="ignore", under="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(image)
         power = np.where(size > 0, np.exp(count * logs), 0.0)
         grown = np.exp((count - 1) * np.log(np.minimum(size + image_error, 1.0)))
-        doubt = np.where(size > 0, 4 * _UNIT_ROUNDOFF * (8 + count * np.abs(logs)) * np.abs(power), 0.0)
+        doubt = np.where(size > 0, 4 * UNIT_ROUNDOFF * (8 + count * np.abs(logs)) * np.abs(power), 0.0)
     spectrum[kept] = power
     error[kept] = count * image_error * grown + doubt
     composed = irfft(spectrum, nodes)
@@ -119,8 +115,7 @@ def mean_positive_part(
     first = math.floor(origin) + 1
     ahead = np.arange(first, first + half)
     sums = step * (ahead - origin)
-    with np.errstate(under="ignore"):
-        weights = sums * np.exp(-tilt * sums)
+    weights = sums * np.exp(-tilt * sums)
     total = float(np.maximum(composed[ahead % nodes], 0.0) @ weights)
     lost = min(largest * float(weights.sum()), norm * float(np.linalg.norm(weights)))
     reach = (half - 1) * step
@@ -129,7 +124,7 @@ def mean_positive_part(
         math.exp(min(0.0, min(count * (log_moment(points, law, tilt + s * way) - one) - s * reach for s in ways)))
         for way in (1.0, -1.0)
     ) / (math.e * tilt)
-    slack = 1e-9 + 8 * _UNIT_ROUNDOFF * count * abs(one)
+    slack = 1e-9 + 8 * UNIT_ROUNDOFF * count * abs(one)
     if spread and total > 0:
         square = count * step**2
         # in ln E[S″₊] and beyond it the answer's size matters; w is at most what the window holds
@@ -140,8 +135,7 @@ def mean_positive_part(
         number = min(math.ceil(w / step) + 1, half)
         near = np.arange(first - number, first + number)
         apart = step * (near - origin)
-        with np.errstate(under="ignore"):
-            cost = np.abs(apart) * np.exp(-tilt * apart)
+        cost = np.abs(apart) * np.exp(-tilt * apart)
         lost += float(np.maximum(composed[near % nodes], 0.0) @ cost)
         lost += min(largest * float(cost.sum()), norm * float(np.linalg.norm(cost)))
         log_tail = math.log(2 * (w + square / (4 * w))) - 2 * w * w / square

@@ -36,6 +36,7 @@ import numpy as np
 
 from accounting.amplification.lattice_sums import mean_positive_part, nodes_for
 from accounting.arrays import Array
+from accounting.masses import onto_edges
 
 __all__ = ["laplace_thirds", "local_laplace_delta", "local_laplace_delta_at_least"]
 
@@ -75,10 +76,7 @@ def _spread(h: float, grown: float, step: float) -> tuple[int, Array]:
     first, last = math.floor(least / step), math.ceil(most / step)
     grid = step * np.arange(first, last + 1, dtype=np.float64)
     mass, mean = (np.diff(part) for part in _below(grid, h, grown))
-    up = np.clip((mean - mass * grid[:-1]) / step, 0.0, mass)
-    law = np.zeros(grid.size)
-    law[1:] += up
-    law[:-1] += mass - up
+    law = onto_edges(mass, mean, grid)
     for at in (least, most):
         cell = min(math.floor((at - grid[0]) / step), grid.size - 2)
         share = min(1.0, max(0.0, (at - grid[cell]) / step))

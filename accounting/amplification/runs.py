@@ -78,8 +78,7 @@ class NegativeBinomial:
         """P(K = 1), P(K = 2), …, most of them."""
         k = np.arange(1, min(_MOST_RUNS, math.ceil(40.0 / self.stop) + 50), dtype=np.float64)
         ratios = (1.0 - self.stop) * (k + self.shape) / (k + 1.0)
-        with np.errstate(under="ignore"):
-            return float(self.slope(np.array(1.0))) * np.cumprod(np.concatenate([[1.0], ratios[:-1]]))
+        return float(self.slope(np.array(1.0))) * np.cumprod(np.concatenate([[1.0], ratios[:-1]]))
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,7 @@ class Poisson:
 
     def slope(self, s: Array) -> Array:
         """f′(1 − s)."""
-        with np.errstate(under="ignore"):
-            return np.asarray(self.mean * np.exp(-self.mean * s))
+        return np.asarray(self.mean * np.exp(-self.mean * s))
 
     def bend(self, s: Array) -> Array:
         """f″(1 − s)."""
@@ -121,8 +119,7 @@ class Poisson:
     def chances(self) -> Array:
         """P(K = 1), P(K = 2), …, most of them."""
         k = np.arange(1, min(_MOST_RUNS, math.ceil(2.0 * self.mean + 12.0 * math.sqrt(self.mean)) + 50))
-        with np.errstate(under="ignore"):
-            return np.asarray(np.exp(k * math.log(self.mean) - self.mean - np.cumsum(np.log(k))))
+        return np.asarray(np.exp(k * math.log(self.mean) - self.mean - np.cumsum(np.log(k))))
 
 
 Runs = NegativeBinomial | Poisson

@@ -178,8 +178,7 @@ def shuffled_delta(local_epsilon: float, users: int, epsilon: float) -> float:
         return -math.expm1(epsilon - local_epsilon)  # of one message, rounded up by less than e^(−ε₀) of it
     c, log_weights = _copies(local_epsilon, users, *_CURVE)
     x0 = _thresholds(local_epsilon, c, epsilon)
-    with np.errstate(under="ignore"):
-        s0, s1, weights = np.exp(_log_upper(c, x0)), np.exp(_log_upper(c, x0 - 1)), np.exp(log_weights)
+    s0, s1, weights = np.exp(_log_upper(c, x0)), np.exp(_log_upper(c, x0 - 1)), np.exp(log_weights)
     truth, lie = _coin(local_epsilon)
     grow = math.exp(min(epsilon, 700.0))
     gain, loss = truth - grow * lie, grow * truth - lie
@@ -246,8 +245,7 @@ def shuffled_losses(local_epsilon: float, users: int) -> tuple[Array, Array]:
 
     log_p, log_q = above(truth, lie), above(lie, truth)
     log_p[-1] = log_q[-1] = -np.inf
-    with np.errstate(under="ignore"):
-        p, q = np.exp(log_p), np.exp(log_q)
+    p, q = np.exp(log_p), np.exp(log_q)
     gone_p, gone_q = np.maximum(p[:-1] - p[1:], 0.0), np.maximum(q[:-1] - q[1:], 0.0)
     even = max(0.0, 1.0 - p[0] - q[0])  # L = 0
     left, right = np.append(gone_q[::-1], 0.0), np.append(gone_p, 0.0)

@@ -174,7 +174,7 @@ def _log_integrand(q: float, z: float, orders: Array, t: Array, swap: bool) -> A
     alpha, eta = orders[:, None], orders[:, None] - 1
     x = eta * L
     size = np.abs(x)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # h = (1 + v)·(e^x − 1)·(1 − η(1 − e^(−L))/(e^x − 1)), in logarithms
         shrunk = -np.expm1(-size)
         ratio = eta * np.where(L > 0, -np.expm1(-L) * np.exp(-size), np.expm1(-L)) / shrunk

@@ -52,6 +52,7 @@ from accounting.amplification.blanket import (
 )
 from accounting.amplification.lattice_sums import FINENESS, MOST_NODES, nodes_for, sums_of_values
 from accounting.arrays import Array
+from accounting.masses import onto_lattice
 
 __all__ = ["unary_bits", "unary_delta", "unary_delta_at_least", "unary_thirds", "unary_types"]
 
@@ -107,14 +108,8 @@ def _counts(trials: int, rate: float) -> tuple[Array, Array]:
     width = math.floor(math.sqrt(trials * rate * (1 - rate)) / _CELLS)
     if width < 2:
         return counts, mass
-    starts = np.arange(0, counts.size, width)
-    cell = np.arange(counts.size) // width
-    share = (counts - counts[starts][cell]) / width
-    grid = counts[0] + width * np.arange(starts.size + 1.0)
-    spread = np.zeros(grid.size)
-    spread[:-1] += np.add.reduceat(mass * (1 - share), starts)
-    spread[1:] += np.add.reduceat(mass * share, starts)
-    return grid, spread
+    spread = onto_lattice((counts - counts[0]) / width, mass)
+    return counts[0] + width * np.arange(spread.size, dtype=np.float64), spread
 
 
 def _delta_of(messages: int, scale: float, rate: float, epsilon0: float, epsilon: float) -> float:

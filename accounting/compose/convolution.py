@@ -42,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.loss.pair import LossPair
 from accounting.masses import split
 from accounting.roots import root_between
@@ -83,13 +83,12 @@ BEYOND_USE = 1e4
 _COARSE_POINTS = 1 << 13
 # Products of floats that direct convolutions take, all in all: a tenth of a second, and a second.
 _USUAL_PRODUCTS, _MOST_PRODUCTS = 4e8, 4e9
-_UNIT_ROUNDOFF = 2.0**-52
 # A factor of the spectrum below e^(−this) is left out.
 _FAINT = 60.0
 # What floats that are too small for their digits may come to in a node.
 _VANISHED = 1e-300
 # Relative error of the grid's floating-point losses.
-GRID_ERROR = 8 * _UNIT_ROUNDOFF
+GRID_ERROR = 8 * UNIT_ROUNDOFF
 # How many cells of the grid are put together where a rough answer says where to look.
 _TOGETHER = 16
 # ln of what the weight of a loss must come to, to be left out.
@@ -163,8 +162,7 @@ class Convolution:
     def _moments(self, t: float) -> tuple[float, float]:
         """Mean and variance of the tilted sum."""
         losses, log_p = self._coarse
-        with np.errstate(under="ignore"):
-            weights = np.exp(log_p + t * losses - self._log_moments(t)[:, None])
+        weights = np.exp(log_p + t * losses - self._log_moments(t)[:, None])
         means = (weights * losses).sum(axis=1)
         variances = (weights * (losses - means[:, None]) ** 2).sum(axis=1)
         return float(self.counts @ means), float(self.counts @ variances)
@@ -241,7 +239,7 @@ class Convolution:
                 log_within += times * log_finite(float(p[-1]))
                 if abs(float(mass.sum() + p[-1]) - 1.0) > 1e-6:
                     raise ArithmeticError(f"the privacy loss of {pair!r} has mass {mass.sum() + p[-1]!r} on its grid")
-            with np.errstate(divide="ignore", under="ignore"):
+            with np.errstate(divide="ignore"):
                 log_mass = np.log(mass)
                 part_cumulant = log_sum(log_mass + tilt * edges)
                 tilted = np.exp(log_mass + tilt * edges - part_cumulant)
@@ -323,7 +321,7 @@ class Transformed:
 
     def __init__(self, n: int) -> None:
         self._n = n
-        self._image_error = 8 * _UNIT_ROUNDOFF * math.log2(n)  # of one output of a transform of total mass 1
+        self._image_error = 8 * UNIT_ROUNDOFF * math.log2(n)  # of one output of a transform of total mass 1
         self._spectrum, self._error = np.ones(n // 2 + 1, dtype=np.complex128), np.zeros(n // 2 + 1)
         self._left_out = 0.0
 
@@ -336,16 +334,15 @@ class Transformed:
         else:
             # what has died out is left out: far fewer frequencies than there are survive many factors (the least that
             # is kept is positive: e^(−30) is more than the error of a transform of any size that there is)
-            least = math.exp(-_FAINT / times) * (1 - 4 * _UNIT_ROUNDOFF) - image_error
+            least = math.exp(-_FAINT / times) * (1 - 4 * UNIT_ROUNDOFF) - image_error
             kept = np.flatnonzero(image.real**2 + image.imag**2 > least * least)
             size, logs = np.abs(image[kept]) + image_error, np.log(image[kept])
-            with np.errstate(under="ignore"):
-                power, grown = np.exp(times * logs), np.exp(times * np.log(size))
-                rounding = 4 * _UNIT_ROUNDOFF * (8 + times * np.abs(logs)) * np.abs(power)
-                loss = times * image_error * grown / size + rounding
+            power, grown = np.exp(times * logs), np.exp(times * np.log(size))
+            rounding = 4 * UNIT_ROUNDOFF * (8 + times * np.abs(logs)) * np.abs(power)
+            loss = times * image_error * grown / size + rounding
         before = self._spectrum[kept]
         product = before * power
-        error = self._error[kept] * grown + np.abs(before) * loss + 4 * _UNIT_ROUNDOFF * np.abs(product)
+        error = self._error[kept] * grown + np.abs(before) * loss + 4 * UNIT_ROUNDOFF * np.abs(product)
         self._spectrum, self._error = np.zeros_like(self._spectrum), np.zeros_like(self._error)
         self._spectrum[kept], self._error[kept] = product, error
         self._left_out += 2 * math.exp(-_FAINT)
@@ -382,7 +379,7 @@ class Directly:
             start, masses = self._product
             product[: masses.size] = masses
             product = np.roll(product, start)
-        relative = self._count * (self._n + 2) * _UNIT_ROUNDOFF
+        relative = self._count * (self._n + 2) * UNIT_ROUNDOFF
         return product, (_VANISHED, _VANISHED * math.sqrt(self._n)), relative
 
     def _without_gap(self, measure: Array) -> _Stretch:
@@ -396,8 +393,7 @@ class Directly:
         return start, np.roll(measure, -start)[: self._n + 1 - int(gaps[last])]
 
     def _around(self, one: _Stretch, other: _Stretch) -> _Stretch:
-        with np.errstate(under="ignore"):
-            sums = np.convolve(one[1], other[1])
+        sums = np.convolve(one[1], other[1])
         beyond = max(0, sums.size - self._n)
         sums[:beyond] += sums[self._n :]
         return (one[0] + other[0]) % self._n, sums[: self._n]
@@ -422,8 +418,7 @@ def fast_length(least: int) -> int:
 def log_sum(terms: Array) -> float:
     """ln Σ e^terms."""
     peak = float(terms.max())
-    with np.errstate(under="ignore"):
-        return peak + math.log(float(np.exp(terms - peak).sum()))
+    return peak + math.log(float(np.exp(terms - peak).sum()))
 
 
 # ---------------------------------------------------------------------------------------------- the composed loss
@@ -504,8 +499,7 @@ class Sum:
 
     def _tilted_slope(self, epsilon: float) -> float:
         first = int(np.searchsorted(self.losses, epsilon))
-        with np.errstate(under="ignore"):
-            return float(self.mass[first:] @ np.exp(-(self.tilt + 1) * (self.losses[first:] - epsilon)))
+        return float(self.mass[first:] @ np.exp(-(self.tilt + 1) * (self.losses[first:] - epsilon)))
 
     def slope(self, epsilon: float) -> float:
         """−dδ/dε, about."""
@@ -517,14 +511,13 @@ class Sum:
         if self.tilt > 0:
             end = max(first, int(np.searchsorted(self.losses, epsilon + FADED / self.tilt)))
         ahead = self.losses[first:end] - epsilon
-        with np.errstate(under="ignore"):
-            return np.asarray(np.exp(-self.tilt * ahead) * -np.expm1(-ahead))
+        return np.asarray(np.exp(-self.tilt * ahead) * -np.expm1(-ahead))
 
     def untilted(self, epsilon: float, total: float, sign: float = 1.0) -> float:
         """A weighted sum of ``mass`` without its tilt, rounded upwards, or downwards where ``sign`` is −1."""
         if total <= 0:
             return 0.0
-        slack = 1e-9 + 8 * _UNIT_ROUNDOFF * (abs(self.cumulant) + self.tilt * abs(epsilon))
+        slack = 1e-9 + 8 * UNIT_ROUNDOFF * (abs(self.cumulant) + self.tilt * abs(epsilon))
         return math.exp(min(0.0, self.cumulant - self.tilt * epsilon + math.log(total) + sign * slack))
 
     def epsilon(self, delta: float) -> float:

@@ -39,7 +39,7 @@ def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[flo
       λf(r) + (1 − λ)f(0) for f(r) = (r − c)₊, with f(0) = 0, and for (1 − cr)₊, with f(0) = 1.
 
     With ``whole_counts`` those whose own pairs are known do not, if they are not too many. ``rest`` is made of
-    descriptions that accountants know (:func:`accounting.releases.known`).
+    descriptions that accountants know (:func:`accounting.releases.base.known`).
     """
     return _split(known(release), whole_counts)
 

@@ -30,11 +30,10 @@ def deltas(total: Sum, epsilons: Array) -> Array:
     if tilt > 0:
         end = np.maximum(first, np.searchsorted(losses, at + FADED / tilt))
     ahead = total.step * np.arange(int(np.max(end - first, initial=0)))
-    with np.errstate(under="ignore"):
-        near = np.exp(-tilt * ahead)
-        far = near * -np.expm1(-ahead)
-        # of all weights up to one, and of their squares
-        sums = [np.append(0.0, np.cumsum(terms)) for terms in (near, far, near * near, 2 * near * far, far * far)]
+    near = np.exp(-tilt * ahead)
+    far = near * -np.expm1(-ahead)
+    # of all weights up to one, and of their squares
+    sums = [np.append(0.0, np.cumsum(terms)) for terms in (near, far, near * near, 2 * near * far, far * far)]
     found = np.ones(at.shape)
     for i in np.flatnonzero(at >= losses[0]).tolist():
         n, mass = int(end[i] - first[i]), total.mass[first[i] : end[i]]

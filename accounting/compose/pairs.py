@@ -9,6 +9,7 @@ import itertools
 import math
 from collections import Counter
 
+from accounting.arrays import UNIT_ROUNDOFF
 from accounting.compose.convolution import Parts
 from accounting.compose.tightenings import replaced
 from accounting.errors import UnsupportedRelease
@@ -27,7 +28,6 @@ from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled,
 
 __all__ = ["alternatives", "sides", "single"]
 
-_UNIT_ROUNDOFF = 2.0**-52
 # Combinations of parallel branches that are tried one by one.
 _MOST_BRANCHES = 64
 # Of these the laws of three records at once are of the pair's kind, and not only as private.
@@ -119,11 +119,11 @@ def _join(parts: list[tuple[Pairs, int]]) -> Pairs:
         square, last = joined(square, lattices)
         total += last
     if square > 0:
-        total[GaussianPair(math.sqrt(square) * (1 + 4 * _UNIT_ROUNDOFF))] = 1
+        total[GaussianPair(math.sqrt(square) * (1 + 4 * UNIT_ROUNDOFF))] = 1
     if concentrated:
         several = concentrated.total() > 1
         rho = math.fsum(rho * count for rho, count in concentrated.items())
-        total[ConcentratedPair(rho * (1 + 4 * _UNIT_ROUNDOFF) if several else rho)] = 1
+        total[ConcentratedPair(rho * (1 + 4 * UNIT_ROUNDOFF) if several else rho)] = 1
     return total
 
 

@@ -38,8 +38,7 @@ from accounting.ledger.verification import verified
 from accounting.ledger.views import json_and_csv
 from accounting.ledger.views.rows import RowsRead, rows_as_html
 from accounting.postgres import is_url, place
-from accounting.releases import Release
-from accounting.releases.base import check_release
+from accounting.releases import Release, check_release
 from accounting.text import check_text
 from accounting.totals import Bound, epsilon
 

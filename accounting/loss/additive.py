@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.loss.pair import Symmetric, mirrored, where_rare
 from accounting.masses import between_places
 
 __all__ = ["AdditiveNoise"]
 
 
-_UNIT_ROUNDOFF = 2.0**-52
 # Noise that is farther from 0 never matters.
 _FARTHEST = 1e5
 
@@ -55,7 +54,7 @@ class AdditiveNoise(Symmetric):
     def delta(self, epsilon: float) -> float:
         x = self._places(np.array([epsilon]))
         in_p, in_q = float(self.tail(x - self.shift)[0]), math.exp(min(epsilon, 700.0)) * float(self.tail(x)[0])
-        return min(1.0, max(0.0, in_p - in_q) + 16 * _UNIT_ROUNDOFF * (in_p + in_q))
+        return min(1.0, max(0.0, in_p - in_q) + 16 * UNIT_ROUNDOFF * (in_p + in_q))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         x = self._places(edges)
@@ -88,6 +87,6 @@ class AdditiveNoise(Symmetric):
 
     def _between(self, x: Array) -> Array:
         """The noise's mass up to x[0], between neighbouring x, and above the last."""
-        with np.errstate(under="ignore", over="ignore"):
+        with np.errstate(over="ignore"):
             tails = self.tail(np.abs(x))
         return np.asarray(np.maximum(between_places(x, tails), 0.0))

@@ -21,6 +21,7 @@ from accounting.arrays import Array
 from accounting.loss.allocated_ratio import Ends, Ratio, contracted, ends_of, lattice, points, spread
 from accounting.loss.allocated_sums import OUTSIDE, Measured, sums_of, window_of
 from accounting.loss.pair import LossPair
+from accounting.masses import onto_edges
 
 __all__ = ["Epoch", "from_above", "from_below", "large_ratios"]
 
@@ -135,9 +136,8 @@ def large_ratios(ratio: Ratio, ends: Ends, steps: int) -> tuple[Array, Array, fl
     values = _large_values(ratio, ends)
     p, q = ratio.between(values, lower=False)
     above, below = ratio.masses(values)
-    up = np.clip((p - values[:-1] * q) / np.diff(values), 0.0, q)
-    rare = np.append(q - up, float(below[-1]))
-    rare[1:] += up
+    rare = onto_edges(q, p, values)
+    rare[-1] += float(below[-1])
     infinite = float(above[-1])
     weight, chance = float(rare @ values) + infinite, float(rare.sum())
     told = 0.5 * (steps * chance) ** 2 + weight * (steps - 1) * chance + (infinite if ratio.grows else 0.0)
@@ -180,8 +180,7 @@ def _onto(edges: Array, at: Array, masses: Array) -> Array:
 
 def _together(epochs: list[Epoch], *, lower: bool) -> Epoch:
     """Both kinds of epochs, on fewer ratios: spread from above, gathered from below."""
-    ratios = np.concatenate([one.ratios for one in epochs])
-    above, below = np.concatenate([one.above for one in epochs]), np.concatenate([one.below for one in epochs])
+    ratios, above, below = _one_after_another(epochs)
     beyond = min(1.0, sum(one.beyond for one in epochs))
     order = np.argsort(ratios, kind="stable")
     order = order[below[order] > 0]
@@ -225,17 +224,18 @@ def _with_the_rest(epoch: Epoch, *, grows: bool) -> Epoch:
     if grows:
         ratio = min(float(epoch.ratios[0]), lacks / other if other > 0 else math.inf)
         rest = Epoch(np.array([ratio]), np.array([lacks]), np.array([lacks / ratio]), 0.0)
-        parts = rest, epoch
-    else:
-        ratio = max(float(epoch.ratios[-1]), other / lacks)
-        rest = Epoch(np.array([ratio]), np.array([lacks * ratio]), np.array([lacks]), 0.0)
-        parts = epoch, rest
-    first, last = parts
-    return Epoch(
-        np.concatenate([first.ratios, last.ratios]),
-        np.concatenate([first.above, last.above]),
-        np.concatenate([first.below, last.below]),
-        0.0,
+        return Epoch(*_one_after_another([rest, epoch]), 0.0)
+    ratio = max(float(epoch.ratios[-1]), other / lacks)
+    rest = Epoch(np.array([ratio]), np.array([lacks * ratio]), np.array([lacks]), 0.0)
+    return Epoch(*_one_after_another([epoch, rest]), 0.0)
+
+
+def _one_after_another(epochs: list[Epoch]) -> tuple[Array, Array, Array]:
+    """The ratios of all, and their masses above and below."""
+    return (
+        np.concatenate([one.ratios for one in epochs]),
+        np.concatenate([one.above for one in epochs]),
+        np.concatenate([one.below for one in epochs]),
     )
 
 

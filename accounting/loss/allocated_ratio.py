@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from accounting.arrays import Array
 from accounting.loss.pair import Atoms, LossPair, where_rare
-from accounting.masses import mass_errors
+from accounting.masses import mass_errors, onto_edges
 
 __all__ = ["Ends", "Ratio", "contracted", "ends_of", "lattice", "points", "spread"]
 
@@ -149,10 +149,7 @@ def points(least: float, h: float, places: NDArray[np.int64]) -> Array:
 def spread(ratio: Ratio, values: Array, nothing: float) -> Array:
     """Masses of the law below on ``values``, which rise: larger in convex order."""
     p, q = ratio.between(values, lower=False)
-    up = np.clip((p - values[:-1] * q) / np.diff(values), 0.0, q)
-    law = np.zeros(values.size)
-    law[1:] += up
-    law[:-1] += q - up
+    law = onto_edges(q, p, values)
     # what is below them all is hardly anything; if expectations fall it is told apart
     _, below = ratio.masses(values)
     law[0] += nothing + (float(below[0]) if values[0] > 0 and ratio.grows else 0.0)

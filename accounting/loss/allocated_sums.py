@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 
 __all__ = ["OUTSIDE", "Measured", "Places", "Window", "sums_of", "window_of"]
 
-_UNIT_ROUNDOFF = 2.0**-52
 #: ln of what is outside the window.
 OUTSIDE = -44.0
 # A factor of the spectrum below e^(−this) is left out.
@@ -85,17 +84,16 @@ def sums_of(places: Places, law: Array, weights: Array, window: Window, steps: i
     """
     n = window.nodes
     one, last = (np.fft.rfft(np.bincount(places % n, weights=mass, minlength=n)) for mass in (law, law * weights))
-    image_error = 8 * _UNIT_ROUNDOFF * math.log2(n) * max(1.0, float(law.sum()), float(law @ weights))
-    least = math.exp(-_FAINT / max(1, steps - 1)) * (1 - 4 * _UNIT_ROUNDOFF) - image_error
+    image_error = 8 * UNIT_ROUNDOFF * math.log2(n) * max(1.0, float(law.sum()), float(law @ weights))
+    least = math.exp(-_FAINT / max(1, steps - 1)) * (1 - 4 * UNIT_ROUNDOFF) - image_error
     kept = np.flatnonzero(np.abs(one) > max(least, 0.0))
     if kept.size * places.size <= (_MOST_PRODUCTS if steps > _FEW_STEPS else _FEWER):
         log_power, off = _powers_by_terms(places, law, kept, n, steps - 1)
     else:
         log_power = (steps - 1) * np.log(one[kept])
         off = (steps - 1) * image_error / np.maximum(np.abs(one[kept]) - image_error, 1e-300)
-    with np.errstate(under="ignore"):
-        power = np.exp(log_power)
-        error = np.abs(power) * (np.expm1(np.minimum(off, 50.0)) + 8 * _UNIT_ROUNDOFF * (1 + np.abs(log_power)))
+    power = np.exp(log_power)
+    error = np.abs(power) * (np.expm1(np.minimum(off, 50.0)) + 8 * UNIT_ROUNDOFF * (1 + np.abs(log_power)))
     with_last = error * (np.abs(last[kept]) + image_error) + np.abs(power) * image_error
     return _on_circle(power, error, kept, window), _on_circle(power * last[kept], with_last, kept, window)
 
@@ -104,7 +102,7 @@ def _on_circle(values: NDArray[Any], error: Array, kept: Places, window: Window)
     n = window.nodes
     spectrum = np.zeros(n // 2 + 1, dtype=np.complex128)
     spectrum[kept] = values
-    errors = error + 8 * _UNIT_ROUNDOFF * math.log2(n) * np.abs(values)
+    errors = error + 8 * UNIT_ROUNDOFF * math.log2(n) * np.abs(values)
     left_out = 4 * math.exp(-_FAINT)
     each, norm = float(errors.sum()) * 2 / n, math.sqrt(float(errors @ errors) * 2 / n)
     circle = np.roll(np.fft.irfft(spectrum, n), -window.start % n)
@@ -128,7 +126,7 @@ def _powers_by_terms(places: Places, law: Array, kept: Places, n: int, times: in
         sizes[first : first + at_once] = np.abs(terms) @ law
     missing = math.fsum(law.tolist()) - 1.0
     x = sums + missing
-    off = (places.size + 16) * _UNIT_ROUNDOFF / 2 * (sizes + abs(missing)) + 2 * _UNIT_ROUNDOFF
+    off = (places.size + 16) * UNIT_ROUNDOFF / 2 * (sizes + abs(missing)) + 2 * UNIT_ROUNDOFF
     # near x = −1, where a fair coin's φ vanishes, |1 + x|² − 1 has lost the digits of |1 + x|
     size = np.maximum(np.abs(1 + x), off)
     square = np.maximum(2 * x.real + x.real**2 + x.imag**2, -0.9)

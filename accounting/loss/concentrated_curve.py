@@ -28,6 +28,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
+from accounting.arrays import UNIT_ROUNDOFF
 from accounting.checks import nonnegative
 from accounting.conversions import increasing_root, largest, log_target, parameter, probability
 from accounting.loss.worst_coins import LOWEST, SAFETY, Coin, lost, slope, worst_coin
@@ -35,7 +36,6 @@ from accounting.roots import root_between
 
 __all__ = ["best_point", "epsilon_of", "lower_zcdp_epsilon", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 
-_UNIT_ROUNDOFF = 2.0**-52
 # A ρ below this is priced as this one: safe, and its orders still square without overflow.
 _SMALLEST_RHO = 1e-100
 # Coins are looked for within these: of others, and of δ below e^(−1000), the first bound says as much as floats can.
@@ -48,9 +48,9 @@ def _log_excess(rho: float, eta: float, low: float) -> float:
     t, power = rho * alpha * eta, math.exp(eta * low)
     if t > 1:
         below = power * (1 - eta * math.expm1(low))  # αy₁^u − u·y₁^α, in which nothing cancels
-        return t + math.log1p(-below * math.exp(-t) * (1 - 1e-13)) + 8 * _UNIT_ROUNDOFF * (t + 1)
+        return t + math.log1p(-below * math.exp(-t) * (1 - 1e-13)) + 8 * UNIT_ROUNDOFF * (t + 1)
     terms = math.expm1(t), -math.expm1(eta * low), eta * power * math.expm1(low)
-    return math.log(math.fsum(terms) + 8 * _UNIT_ROUNDOFF * math.fsum(map(abs, terms))) + 8 * _UNIT_ROUNDOFF
+    return math.log(math.fsum(terms) + 8 * UNIT_ROUNDOFF * math.fsum(map(abs, terms))) + 8 * UNIT_ROUNDOFF
 
 
 def epsilon_of(rho: float, log_delta: float, eta: float, low: float) -> float:
@@ -65,7 +65,7 @@ def epsilon_of(rho: float, log_delta: float, eta: float, low: float) -> float:
     terms = (-math.log1p(1 / eta), z, lost((1 + eta) * (z - low)), -lost(eta * (z - low)))
     # the two change by as much, but for half of what z − ln y₁ does
     size = 2 + math.fsum(map(abs, terms)) + (abs(log_n) + abs(log_delta) + math.log1p(eta)) / eta
-    return math.fsum(terms) + 8 * _UNIT_ROUNDOFF * size
+    return math.fsum(terms) + 8 * UNIT_ROUNDOFF * size
 
 
 def _coin_at(rho: float, guess: float, excess: Callable[[Coin], float]) -> Coin:
@@ -87,7 +87,7 @@ def _coin_at(rho: float, guess: float, excess: Callable[[Coin], float]) -> Coin:
 
 def _upward_sum(terms: tuple[float, ...]) -> float:
     """The sum of terms that are each right to 8 units in the last place, rounded up."""
-    return math.fsum(terms) + 8 * _UNIT_ROUNDOFF * math.fsum(map(abs, terms))
+    return math.fsum(terms) + 8 * UNIT_ROUNDOFF * math.fsum(map(abs, terms))
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -115,9 +115,9 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     else:
         first, least = _first(rho)
         taken = (delta - least) * (1 + math.exp(-first)) / (1 - least) if least < 1 else 0.0
-        taken *= 1 - 8 * _UNIT_ROUNDOFF
+        taken *= 1 - 8 * UNIT_ROUNDOFF
         if taken > 0:
-            rounding = 1e-14 / (1 - taken) + _UNIT_ROUNDOFF * first if taken < 1 else 0.0
+            rounding = 1e-14 / (1 - taken) + UNIT_ROUNDOFF * first if taken < 1 else 0.0
             found = min(found, first + math.log1p(-taken) + rounding) if taken < 1 else 0.0
     return max(0.0, found)
 
@@ -160,11 +160,11 @@ def _log_delta_of(rho: float, epsilon: float, eta: float, low: float) -> float:
         rise = 1 + (1 + eta) / _expm1((1 + eta) * v) - eta / _expm1(eta * v)
         z = max(z - miss / rise, low + (z - low) / 16)
     size = 2 + epsilon + z + math.log1p(1 / eta) - lost((1 + eta) * (z - low)) - lost(eta * (z - low))
-    z -= 2 * abs(slope(eta, low, z) - epsilon) + 16 * _UNIT_ROUNDOFF * size
+    z -= 2 * abs(slope(eta, low, z) - epsilon) + 16 * UNIT_ROUNDOFF * size
     if not z > low:
         return 0.0  # next to nothing, less than rounding
     terms = (_log_excess(rho, eta, low), -math.log1p(eta), -eta * z, -lost(eta * (z - low)))
-    return math.fsum(terms) + 8 * _UNIT_ROUNDOFF * (1 + math.fsum(map(abs, terms)))
+    return math.fsum(terms) + 8 * UNIT_ROUNDOFF * (1 + math.fsum(map(abs, terms)))
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:

@@ -74,8 +74,7 @@ def _masses(losses: Array, lines: Array) -> tuple[Array, Array]:
     """
     onwards = np.append(lines[1:] * np.exp(-np.diff(losses)), 0.0)
     p = np.maximum(onwards - lines, 0.0) * (1 + 1e-9)
-    with np.errstate(under="ignore"):
-        return p, p * np.exp(-losses)
+    return p, p * np.exp(-losses)
 
 
 def pair_of_points_below(losses: Array, values: Array, most: Array) -> tuple[Array, Array, Array]:

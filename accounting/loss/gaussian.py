@@ -95,6 +95,5 @@ def normal_tail(z: Array) -> Array:
         for coefficient in _SCALED_TAIL[-2::-1]:
             tail *= t
             tail += coefficient
-        with np.errstate(under="ignore"):
-            tails[start : start + _AT_ONCE] = tail * np.exp(-0.5 * x * x) / (x + 2.0)
+        tails[start : start + _AT_ONCE] = tail * np.exp(-0.5 * x * x) / (x + 2.0)
     return tails

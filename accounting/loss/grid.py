@@ -50,6 +50,6 @@ class GridPair(LopsidedAtoms):
 
     def atoms(self) -> tuple[Array, Array, Array, float]:
         losses = self.step * (self.first + np.arange(self.mass.size, dtype=np.float64))
-        with np.errstate(under="ignore", over="ignore"):
+        with np.errstate(over="ignore"):
             q = np.exp(-losses) * self.mass
         return losses, self.mass, q, self.beyond

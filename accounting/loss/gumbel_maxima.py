@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.loss.pair import Symmetric
 
 __all__ = ["SpanPair"]
-
-
-_UNIT_ROUNDOFF = 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class SpanPair(Symmetric):
         if epsilon < -self.span:
             return -math.expm1(epsilon)
         gap = -math.expm1(min(0.0, epsilon - self.span) / 2)
-        return min(1.0, gap * gap / -math.expm1(-self.span) * (1 + 8 * _UNIT_ROUNDOFF))
+        return min(1.0, gap * gap / -math.expm1(-self.span) * (1 + 8 * UNIT_ROUNDOFF))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         inside = np.clip(edges, -self.span, self.span)

@@ -79,8 +79,7 @@ class IntegerPair(Atoms, Symmetric):
     def atoms(self) -> tuple[Array, Array, Array, float]:
         x, (log_p,) = self.log_laws(np.array([self.shift]))
         losses = self.log_ratios(x)
-        with np.errstate(under="ignore"):
-            p = np.exp(log_p)
+        p = np.exp(log_p)
         for array in (losses, p):
             array.setflags(write=False)
         return losses, p, p[::-1], 0.0
@@ -106,6 +105,5 @@ class IntegerPair(Atoms, Symmetric):
             return x, logs
         reach = math.ceil(_REACH * scale)
         x = np.arange(first - reach, k + reach + 1.0)
-        with np.errstate(under="ignore"):
-            total = float(np.exp(-0.5 * np.square(np.arange(-reach, reach + 1.0) / scale)).sum())
+        total = float(np.exp(-0.5 * np.square(np.arange(-reach, reach + 1.0) / scale)).sum())
         return x, -0.5 * np.square((x - around[:, None]) / scale) - math.log(total)

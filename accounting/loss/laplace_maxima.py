@@ -124,15 +124,18 @@ the largest odds in (d) are those against F(x − s)ⁿ, with c(1) = 0.146 and c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
 from accounting.arrays import Array
 from accounting.loss.laplace import LaplacePair
+from accounting.masses import laplace_below
 
-__all__ = ["SIZES", "MaximumPair", "excess", "groups_of_scores", "more_than_lead", "wins"]
+__all__ = ["SIZES", "MaximumPair", "excess", "groups_of_scores", "integral", "more_than_lead", "wins"]
 
 
 # By how much the logarithm of a leader's odds is above the lead, c; the first slope is 0.2.
@@ -169,9 +172,13 @@ def excess(epsilon: float) -> float:
     return max(twice, min(0.2 * epsilon, max(0.2905, min(0.202 + 0.05 * epsilon, 0.4443))))
 
 
-def _below(x: Array, count: int) -> Array:
-    half = 0.5 * np.exp(-np.abs(x))
-    return np.asarray(np.where(x < 0, half, 1 - half) ** count)
+def integral(mass: Callable[[Array], Array], *kinks: Array) -> Array:
+    """∫ mass(x) dx for every row, of what falls exponentially before the first and after the last of its kinks."""
+    # with v = e^(−distance) outside of the kinks
+    whole = (mass(kinks[0] + np.log(_NODES)) + mass(kinks[-1] - np.log(_NODES))) / _NODES
+    for start, end in pairwise(kinks):
+        whole = whole + (end - start) * mass(start + (end - start) * _NODES)
+    return np.asarray(whole @ _WEIGHTS)
 
 
 def wins(first: int, second: int, lead: Array) -> Array:
@@ -179,12 +186,11 @@ def wins(first: int, second: int, lead: Array) -> Array:
     low, high = np.minimum(0.0, -lead)[:, None], np.maximum(0.0, -lead)[:, None]
 
     def mass(noise: Array) -> Array:
-        half = 0.5 * np.exp(-np.abs(noise))
-        return first * half * _below(noise, first - 1) * _below(noise + lead[:, None], second)
+        density = 0.5 * np.exp(-np.abs(noise))
+        others = laplace_below(noise) ** (first - 1) * laplace_below(noise + lead[:, None]) ** second
+        return np.asarray(first * density * others)
 
-    # with v = e^(−distance) outside of the two kinks
-    outside = (mass(low + np.log(_NODES)) + mass(high - np.log(_NODES))) / _NODES
-    return np.asarray((outside + (high - low) * mass(low + (high - low) * _NODES)) @ _WEIGHTS)
+    return integral(mass, low, high)
 
 
 @lru_cache(maxsize=32)

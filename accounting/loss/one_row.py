@@ -48,7 +48,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.checks import fraction
 from accounting.conversions import gdp_delta
 from accounting.loss.curves import pair_of_curve
@@ -58,7 +58,6 @@ from accounting.roots import root_between
 __all__ = ["OneRowPair", "delta_of_arrival", "largest_mu"]
 
 
-_UNIT_ROUNDOFF = 2.0**-52
 _UP = 1 + 1e-12
 _PEAK = 1 / math.sqrt(2 * math.pi)
 # A curve is followed down to this.
@@ -84,11 +83,11 @@ def delta_of_arrival(mu: float, epsilon: float) -> float:
 
     u = epsilon - mu * mu / 2
     if u >= 0:
-        return min(1.0, 2 * gdp_delta(mu, epsilon * (1 - _UNIT_ROUNDOFF)))
+        return min(1.0, 2 * gdp_delta(mu, epsilon * (1 - UNIT_ROUNDOFF)))
     # ln E[e^(u − μ|m|)]; μ/√2 is right to two units in the last place and moves ln erfcx by no more, erfcx to eight
     log_mean = math.log(float(erfcx(mu / math.sqrt(2)))) + u
-    slack = _UNIT_ROUNDOFF * (2 * (epsilon + mu * mu) + 2 * abs(log_mean) + 16)
-    return min(1.0, -math.expm1(log_mean - slack) * (1 + 2 * _UNIT_ROUNDOFF))
+    slack = UNIT_ROUNDOFF * (2 * (epsilon + mu * mu) + 2 * abs(log_mean) + 16)
+    return min(1.0, -math.expm1(log_mean - slack) * (1 + 2 * UNIT_ROUNDOFF))
 
 
 @dataclass(frozen=True)

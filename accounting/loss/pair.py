@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 
 __all__ = [
     "AllFinite",
@@ -41,7 +41,6 @@ __all__ = [
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-_UNIT_ROUNDOFF = 2.0**-52
 # ln of a probability that never matters
 _NEVER = -745.0
 # What the probabilities of a witness may be off by, and their losses.
@@ -186,7 +185,7 @@ class Atoms(AllFinite):
     """
 
     #: By what share masses and losses may be off.
-    mass_rounding: float = 8 * _UNIT_ROUNDOFF
+    mass_rounding: float = 8 * UNIT_ROUNDOFF
     loss_rounding: float = 0.0
 
     def atoms(self) -> tuple[Array, Array, Array, float]:
@@ -261,8 +260,7 @@ def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, A
 
 def delta_of_atoms(epsilon: float, losses: Array, p: Array) -> float:
     """The divergence of finitely many losses."""
-    with np.errstate(under="ignore"):
-        return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
+    return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
 
 
 def atoms_below(p: Array, q: Array) -> tuple[Array, Array, Array, float]:

@@ -17,7 +17,7 @@ from accounting.arrays import Array
 from accounting.loss.gaussian import GaussianPair, normal_masses
 from accounting.loss.pair import Atoms, Symmetric, remembered
 from accounting.loss.sampled import SubsampledPair
-from accounting.masses import mass_errors
+from accounting.masses import laplace_below, mass_errors, onto_edges
 
 __all__ = ["MISSED", "LaplaceTrianglePair", "TrianglePair", "deviation", "triangle_masses"]
 
@@ -72,13 +72,10 @@ def _beside(b: float, *, below: bool) -> tuple[Array, Array, Array, tuple[float,
         kept = (absent[1:-1] > 0) & (present[1:-1] > 0)
         absent, present = absent[1:-1][kept], present[1:-1][kept]
         return np.log(present / absent), absent, present, above
-    # of every cell, the share of R that moves to its upper end: Y has the mean present/absent
+    # in every cell Y has the mean present/absent
     ends = np.exp(log_y)
-    share = np.clip((present[1:-1] - absent[1:-1] * ends[:-1]) / (absent[1:-1] * np.diff(ends)), 0.0, 1.0)
-    moved = np.zeros(y.size)
-    moved[0] = present[0] / ends[0]
-    moved[:-1] += absent[1:-1] * (1 - share)
-    moved[1:] += absent[1:-1] * share
+    moved = onto_edges(absent[1:-1], present[1:-1], ends)
+    moved[0] += present[0] / ends[0]
     return log_y, moved, moved * ends, above
 
 
@@ -187,8 +184,8 @@ class LaplaceTrianglePair(Symmetric):
                 left, right = -(np.log(k + c * near) + arm) / 2, (np.log((near - k) / c) + arm) / 2
             x = np.where(k >= near - c * near, np.maximum(left, -arm), np.minimum(right, arm))
             x = np.where(k > far - c * near, -np.inf, np.where(k < near - c * far, np.inf, x))
-            p += (1 - rate) * other * _laplace(x) + rate * mass * _laplace(x + arm)
-            q += (1 - rate) * other * _laplace(x) + rate * mass * _laplace(x - arm)
+            p += (1 - rate) * other * laplace_below(x) + rate * mass * laplace_below(x + arm)
+            q += (1 - rate) * other * laplace_below(x) + rate * mass * laplace_below(x - arm)
         in_p, in_q = (np.maximum(-np.diff(above, prepend=1.0, append=0.0), 0.0) for above in (p, q))
         return in_p, in_q
 
@@ -201,11 +198,5 @@ class LaplaceTrianglePair(Symmetric):
 def _pieces(arm: float) -> tuple[Array, Array]:
     """Of noise around 0, and around ``arm``, what lies in each piece of the line."""
     ends = np.linspace(0.0, arm, _PIECES + 1)
-    around, there = (np.diff(_laplace(ends - at), prepend=0.0, append=1.0) for at in (0.0, arm))
+    around, there = (np.diff(laplace_below(ends - at), prepend=0.0, append=1.0) for at in (0.0, arm))
     return around, there
-
-
-def _laplace(x: Array) -> Array:
-    """The distribution function of Laplace noise of scale 1."""
-    tail = 0.5 * np.exp(-np.abs(x))
-    return np.where(x < 0, tail, 1 - tail)

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.errors import UnsupportedRelease
 from accounting.loss.gaussian import GaussianPair, normal_masses
 from accounting.loss.integers import IntegerPair, is_listed
@@ -38,11 +38,11 @@ from accounting.loss.laplace import LaplacePair, laplace_masses
 from accounting.loss.lattice import discrete_gaussian_mu
 from accounting.loss.pair import Atoms, LossPair, Symmetric, mirrored, remembered
 from accounting.loss.responses import Coins
+from accounting.masses import laplace_below
 
 __all__ = ["SwappedAtomsPair", "SwappedGaussianPair", "SwappedLaplacePair", "doubled", "swapped"]
 
 
-_UNIT_ROUNDOFF = 2.0**-52
 _OUTWARD = 1 + 1e-13
 
 
@@ -108,7 +108,7 @@ class SwappedGaussianPair(Symmetric):
         in_p = float((1 - q) * ndtr(-t) + q * ndtr(gap - t))
         in_q = float((1 - q) * ndtr(-t) + q * ndtr(-gap - t))
         # ndtr is right to a few units in the last place of t²
-        return max(0.0, in_p - scale * in_q) + (64 + 8 * t * t) * _UNIT_ROUNDOFF * (in_p + scale * in_q)
+        return max(0.0, in_p - scale * in_q) + (64 + 8 * t * t) * UNIT_ROUNDOFF * (in_p + scale * in_q)
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         t, gap, q = self._place(edges), 1.0 / self.noise_multiplier, self.rate
@@ -169,23 +169,18 @@ class SwappedLaplacePair(Symmetric):
         x = np.minimum(0.5 * np.logaddexp(0.0, log_rise), self.theta)
         return np.asarray(np.sign(loss) * np.where(size < largest, x, np.inf))
 
-    def _above(self, x: Array, shift: float) -> Array:
-        """The probability that noise around ``shift`` is above x."""
-        far = np.exp(-np.abs(x - shift)) / 2
-        return np.where(x > shift, far, 1 - far)
-
     @mirrored
     def delta(self, epsilon: float) -> float:
         if epsilon >= self._largest * _OUTWARD:
             return 0.0
         # at or beyond the largest loss by rounding: the event x ≥ θ is not empty
         x = np.minimum(self._place(np.array([epsilon])), self.theta)
-        q, (middle, right, left) = self.rate, (float(self._above(x, s)[0]) for s in (0.0, self.theta, -self.theta))
+        q, (middle, right, left) = self.rate, (float(laplace_below(s - x)[0]) for s in (0.0, self.theta, -self.theta))
         grown = math.exp(min(epsilon, 700.0))
         # P − e^ε·Q = q(T − T′) − (e^ε − 1)Q, of which the second term is small where ε is
         in_q = (1 - q) * middle + q * left
         found = q * (right - left) - math.expm1(min(epsilon, 700.0)) * in_q
-        return min(1.0, max(0.0, found) + 32 * _UNIT_ROUNDOFF * (q * right + grown * in_q))
+        return min(1.0, max(0.0, found) + 32 * UNIT_ROUNDOFF * (q * right + grown * in_q))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         x, q = self._place(edges), self.rate
@@ -219,7 +214,6 @@ class SwappedAtomsPair(Atoms, Symmetric):
             x, (log_absent, log_shifted) = self.inner.log_laws(np.array([0.0, self.inner.shift]), also_left=True)
             ratios = self.inner.log_ratios(x)
         mixed = np.logaddexp(math.log1p(-q), math.log(q) + ratios)  # ln(1 − q + q·e^ratio)
-        with np.errstate(under="ignore"):
-            p = np.exp(np.logaddexp(math.log1p(-q) + log_absent, math.log(q) + log_shifted))
+        p = np.exp(np.logaddexp(math.log1p(-q) + log_absent, math.log(q) + log_shifted))
         losses = np.maximum.accumulate(mixed - mixed[::-1])  # it rises; rounding must not change that
         return losses, p, p[::-1], 0.0

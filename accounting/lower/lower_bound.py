@@ -94,10 +94,9 @@ def _has_several_best(parts: tuple[tuple[Release, int], ...]) -> bool:
 
 def _without_curvature(part: Release) -> Release:
     """``part``, or for objective perturbation that of a loss that is linear."""
-    match part:
-        case ObjectivePerturbation(noise_multiplier=z):
-            return Gaussian(z, adjacency=part.adjacency)
-    return part
+    if not isinstance(part, ObjectivePerturbation):
+        return part
+    return Gaussian(part.noise_multiplier, adjacency=part.adjacency)
 
 
 def _best_order(release: Release, delta: float) -> float:

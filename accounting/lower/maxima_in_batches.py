@@ -23,7 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
+from accounting.loss.laplace_maxima import integral
 from accounting.loss.pair import Atoms, Symmetric
+from accounting.masses import laplace_below
 
 __all__ = ["ThreeLossesPair", "three_scores"]
 
@@ -32,8 +34,6 @@ __all__ = ["ThreeLossesPair", "three_scores"]
 _INWARDS = 1e-9
 # Scores that lead with Laplace noise.
 _LEADERS = 4
-# Integrals of polynomials of degree 6, and of sums of exponentials over a few units.
-_NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(24)[0] + 1) / 2, np.polynomial.legendre.leggauss(24)[1] / 2
 
 
 @dataclass(frozen=True)
@@ -68,18 +68,10 @@ def _laplace(first: Array, second: Array) -> Array:
     """∫ f(x − first)F(x − second)F(x)ⁿ dx for n leaders, piece after piece between the scores."""
 
     def mass(x: Array) -> Array:
-        found = 0.5 * np.exp(-np.abs(x - first[:, None]))
-        for score, power in ((second[:, None], 1), (0.0, _LEADERS)):
-            half = 0.5 * np.exp(-np.abs(x - score))
-            found = found * np.where(x < score, half, 1 - half) ** power
-        return np.asarray(found)
+        density = 0.5 * np.exp(-np.abs(x - first[:, None]))
+        return np.asarray(density * laplace_below(x - second[:, None]) * laplace_below(x) ** _LEADERS)
 
-    low, middle, high = np.sort([first, second, np.zeros_like(first)], axis=0)[..., None]
-    # with v = e^(−distance) outside
-    whole = (mass(low + np.log(_NODES)) + mass(high - np.log(_NODES))) / _NODES
-    for start, end in ((low, middle), (middle, high)):
-        whole = whole + (end - start) * mass(start + (end - start) * _NODES)
-    return np.asarray(whole @ _WEIGHTS)
+    return integral(mass, *np.sort([first, second, np.zeros_like(first)], axis=0)[..., None])
 
 
 _WINS = {"gumbel": _gumbel, "exponential": _exponential, "laplace": _laplace}

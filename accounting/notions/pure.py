@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from accounting.arrays import UNIT_ROUNDOFF
 from accounting.conversions import pure_delta, pure_epsilon
 from accounting.releases.base import Composed, Own, Parallel, Release, known, weaker
 from accounting.releases.choice import NoisyMax, RandomizedResponse, UnaryEncoding
@@ -22,7 +23,6 @@ from accounting.releases.shuffling import LocalShuffled
 
 __all__ = ["at_least", "delta", "epsilon", "is_exact", "is_within", "pure"]
 
-_UNIT_ROUNDOFF = 2.0**-52
 _ADDED_EXACTLY = PureDP, RandomizedResponse, UnaryEncoding, NoisyMax, Laplace
 # Whose loss one unit may make as large as another one makes it small, at the same output.
 _MOVED_APART = PureDP, Laplace
@@ -83,7 +83,7 @@ def at_least(release: Release) -> float:
     if total is None:
         return math.inf
     if not is_exact(found):
-        return float(total) * (1 - 64 * _UNIT_ROUNDOFF)
+        return float(total) * (1 - 64 * UNIT_ROUNDOFF)
     nearest = float(min(total, Fraction(1e308)))
     return nearest if Fraction(nearest) <= total else math.nextafter(nearest, 0.0)
 
@@ -147,14 +147,14 @@ def _pure(release: Release) -> float:
                 # the largest loss of the pair of a swap (accounting.loss.swapped)
                 if rate == 1:
                     return 2 * eps
-                return (_log_mixture(rate, eps) - _log_mixture(rate, -eps)) * (1 + 16 * _UNIT_ROUNDOFF)
-            return min(eps, _log_mixture(rate, eps) * (1 + 8 * _UNIT_ROUNDOFF))
+                return (_log_mixture(rate, eps) - _log_mixture(rate, -eps)) * (1 + 16 * UNIT_ROUNDOFF)
+            return min(eps, _log_mixture(rate, eps) * (1 + 8 * UNIT_ROUNDOFF))
         case BestOfRuns(release=inner, stop=stop, shape=eta):
             eps = _pure(inner)
-            return (eps + (1.0 + eta) * _log_odds(eps, float(stop))) * (1 + 8 * _UNIT_ROUNDOFF)
+            return (eps + (1.0 + eta) * _log_odds(eps, float(stop))) * (1 + 8 * UNIT_ROUNDOFF)
         case BestOfPoissonRuns(release=inner, mean=mean):
             eps = _pure(inner)
-            return (eps + mean * math.tanh(eps / 2)) * (1 + 8 * _UNIT_ROUNDOFF)
+            return (eps + mean * math.tanh(eps / 2)) * (1 + 8 * UNIT_ROUNDOFF)
         case Parallel(branches=branches):
             return max(map(_pure, branches), default=0.0)
     return _pure(weaker(release, "pure-DP"))

@@ -88,7 +88,8 @@ def rdp(release: Release, orders: ArrayLike) -> Array:
     alphas = np.asarray(orders, dtype=np.float64)
     if not np.all((alphas > 1) & np.isfinite(alphas)):
         raise ValueError(f"orders must be finite and greater than 1, got orders={orders!r}")
-    return curve(known(release), alphas.ravel()).reshape(alphas.shape)
+    with np.errstate(under="ignore"):
+        return curve(known(release), alphas.ravel()).reshape(alphas.shape)
 
 
 def curve(release: Release, orders: Array) -> Array:
@@ -207,8 +208,7 @@ def _laplace(theta: Array, orders: Array) -> Array:
     near = np.minimum(x, 1.0)
     # A_α − 1 = (α·E(ηθ) + η·E(−αθ))/(2α − 1) with E(x) = e^x − 1 − x: the linear terms have cancelled exactly
     small = np.log1p((orders * exp_remainder(near) + eta * exp_remainder(-orders * theta)) / (2 * orders - 1))
-    with np.errstate(under="ignore"):
-        tail = eta / orders * np.exp(-(2 * orders - 1) * theta)
+    tail = eta / orders * np.exp(-(2 * orders - 1) * theta)
     large = x + np.log(orders / (2 * orders - 1)) + np.log1p(tail)
     return np.asarray(np.where(x < 1.0, small, large) / eta)
 
@@ -219,9 +219,8 @@ def _discrete_laplace(z: float, shift: int, orders: Array) -> Array:
     b = math.exp(-1.0 / t)
     # A_α = b^((1−α)k)/(1 + b)·(1 + b^((2α−1)k) + (1 − b) Σ r^(x−k)): x ≥ k, x ≤ 0, and 0 < x < k, with r = b^(1−2α)
     log_r = (2 * orders - 1) / t
-    with np.errstate(under="ignore"):
-        between = np.expm1(-(k - 1) * log_r) / np.expm1(-log_r) * np.exp(-log_r)
-        rest = np.exp(-(2 * orders - 1) / z) - math.expm1(-1.0 / t) * between
+    between = np.expm1(-(k - 1) * log_r) / np.expm1(-log_r) * np.exp(-log_r)
+    rest = np.exp(-(2 * orders - 1) / z) - math.expm1(-1.0 / t) * between
     log_moment = eta / z + np.log1p(rest) - math.log1p(b)
     # what cancels near order 1 is rounded up
     return np.minimum((log_moment + 4e-15 * (1 + eta / z)) / eta, randomized_response(1.0 / z, 2, orders))
@@ -230,7 +229,7 @@ def _discrete_laplace(z: float, shift: int, orders: Array) -> Array:
 def _bounded_range(epsilon: float, orders: Array) -> Array:
     eta = orders - 1
     bound = np.minimum(bounded_range_rho(epsilon) * orders, epsilon)
-    with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):
         # the stationary u = e^w, both of its parts divided by e^(αε), and the second once more by e^ε
         up = 1 - orders * np.exp(-eta * epsilon) + eta * np.exp(-orders * epsilon)
         down = eta - orders * math.exp(-epsilon) + np.exp(-orders * epsilon)

@@ -32,9 +32,7 @@ from accounting.releases.base import (
     check_release,
     common_adjacency,
     compose,
-    known,
     parallel,
-    weaker,
 )
 from accounting.releases.choice import NoisyMax, RandomizedResponse, UnaryEncoding
 from accounting.releases.guarantees import ZCDP, ApproxDP, PureDP
@@ -81,7 +79,5 @@ __all__ = [
     "check_release",
     "common_adjacency",
     "compose",
-    "known",
     "parallel",
-    "weaker",
 ]

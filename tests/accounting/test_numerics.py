@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting import PLD, FixedSizeSubsampled, Gaussian, PoissonSubsampled, bound, delta, epsilon, rdp
 from accounting.compose.convolution import fast_length
 from accounting.loss.gaussian import normal_tail
 
@@ -38,3 +39,14 @@ def test_a_tail_does_not_depend_on_its_neighbours(size):
     z = np.linspace(0.0, 9.0, size)
     some = [0, size // 2, size - 1]
     assert normal_tail(z)[some].tolist() == [float(normal_tail(z[i : i + 1])[0]) for i in some]
+
+
+@pytest.mark.thorough
+def test_what_is_too_small_for_a_float_is_nothing():
+    """Also where numpy was told to refuse it."""
+    release = 11 * FixedSizeSubsampled(Gaussian(2.1), 10, 100)
+    with np.errstate(under="raise"):
+        (lower, upper), found = bound(release, 1e-6), delta(release, 1.0)
+        assert rdp(PoissonSubsampled(Gaussian(1.3), 0.01), [300.0]) > 0
+        assert PLD.of(release).epsilon(1e-6) == epsilon(release, 1e-6) == upper >= lower > 0
+    assert delta(release, 1.0) == found

@@ -53,7 +53,7 @@ import numpy as np
 
 from accounting.adaptive.choices.coins import CoinKind, largest_moments
 from accounting.adaptive.engine import Board, Played, epsilon_between, play, start
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.loss.curves import value_between
 
 __all__ = [
@@ -70,7 +70,6 @@ __all__ = [
 ]
 
 
-_UNIT_ROUNDOFF = 2.0**-52
 # So many values at the ends of cells at once.
 _AT_ONCE = 1 << 19
 # More choices than this are played in several games: a finer grid gains more than that loses. Weaker ones are next
@@ -221,7 +220,7 @@ class EveryCoin:
         i, k = (np.minimum(np.floor(loss / step), most).astype(int) for loss in (high, low))
         self._pad = 2 + int(max(i.max(), k.max()))
         # V less V at the next point is right to a unit of V, and is taken as many times as a loss has cells
-        self._rounding = 64 * _UNIT_ROUNDOFF * (4 + int((i + k).max()))
+        self._rounding = 64 * UNIT_ROUNDOFF * (4 + int((i + k).max()))
         # the points from which on V̂ is linear, at the high loss and at the low one
         self._points = (-i - 1, k) if kind.present else (i, -k - 1)
         self._away = tuple(np.expm1(-step * point) for point in self._points)

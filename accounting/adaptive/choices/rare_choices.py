@@ -50,7 +50,7 @@ import numpy as np
 from accounting.adaptive import engine
 from accounting.adaptive.choices.coins import CoinKind, largest_moments
 from accounting.adaptive.engine import Board, Played, epsilon_between, largest_means
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.loss.curves import value_between
 
 __all__ = ["LongPair", "curve_of_many", "delta_of_many", "epsilon_of_many", "is_long"]
@@ -71,7 +71,6 @@ _WORK, _MOST_WORK, _MOVES = 5e9, 4e10, 0.015
 _COARSE, _MORE = 3.0, 10.0
 # What is rounded, relative to (2 + g)^l·(f + a).
 _ROUNDING = 1e-12
-_UNIT_ROUNDOFF = 2.0**-52
 _LARGEST = 600.0
 # ln of what Chernoff's bound on δ is above it, about.
 _ABOVE = 2.0
@@ -189,7 +188,7 @@ def _law(kind: CoinKind, u: float, less: float, cells: list[int], plan: _Plan) -
     with_unit, without = (share + gain, 1 - share - gain), (share, 1 - share)
     p, q = (with_unit, without) if kind.present else (without[::-1], with_unit[::-1])
     # the high loss has the chance u and ``rate`` at most, and its digits are lost where it has none
-    few = 32 * _UNIT_ROUNDOFF * (1 + 1 / width)
+    few = 32 * UNIT_ROUNDOFF * (1 + 1 / width)
     off = (few * (u + kind.rate), few) if kind.present else (few, few * (u + kind.rate))
     law: dict[int, float] = {}
     for cell, in_p, in_q, rounded in zip(cells, p, q, off, strict=True):

@@ -65,7 +65,7 @@ class Laws:
         """Nodes above which ``count`` losses are with at most ``tail``; the tilt, and its ln E[e^(tilt·L)]."""
         edges = self.step * np.arange(-self.reach, self.reach + 1)
         tilts = np.geomspace(1e-3, 600.0, 120) / edges[-1]
-        with np.errstate(under="ignore", divide="ignore"):
+        with np.errstate(divide="ignore"):
             moments = [np.max(self.masses @ np.exp(tilt * (edges - edges[-1]))) for tilt in tilts]
             cumulants = np.log(np.array(moments)) + tilts * edges[-1]
         # (Chernoff); and V(x)e^(tilt·x) must not grow so much that V(0) loses its digits

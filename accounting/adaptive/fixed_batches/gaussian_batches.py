@@ -59,7 +59,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from accounting.adaptive.engine import Batches
+from accounting.adaptive.engine import Batches, moved
 from accounting.adaptive.fixed_batches.games_on_grids import (
     Fineness,
     Laws,
@@ -184,12 +184,9 @@ class ReplacedSteps(Batches):
 
     def _curve(self) -> tuple[Array, Array]:
         losses, values = _values(self.mu, self.rate, steps_to_play(self.count), self.tail)
-        # every loss may be larger by what its edge was missed by; δ falls no faster than ε grows
-        missed = self.count * (MISSED + self.apart)
-        found = values[self.count].copy()
-        found[0] += missed
-        found = np.minimum(found * math.exp(self.count * self.apart), 1.0)
-        return np.concatenate([losses[:1], losses[1:] + missed]), found
+        # every loss may be larger by what its edge was missed by
+        losses, found = moved(losses, values[self.count], self.count * (MISSED + self.apart))
+        return losses, np.minimum(found * math.exp(self.count * self.apart), 1.0)
 
     def _below(self) -> tuple[Array, Array, Array]:
         return pair_of_points_below(*play_below(_triangles(self.mu, self.rate, self.tail), self.count, self.tail))

@@ -37,7 +37,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from accounting.adaptive.engine import Batches
+from accounting.adaptive.engine import Batches, moved
 from accounting.adaptive.fixed_batches.games_on_grids import (
     Fineness,
     Laws,
@@ -86,8 +86,7 @@ class _Triples:
         """Losses, and the masses of P and of Q, in no order."""
         absent = self._logs[r]
         in_p, in_q = (log_mixture(self._rate, self._logs[at] - absent) for at in (s, other))
-        with np.errstate(under="ignore"):
-            return in_p - in_q, np.exp(absent + in_p), np.exp(absent + in_q)
+        return in_p - in_q, np.exp(absent + in_p), np.exp(absent + in_q)
 
     def curve(self, edges: Array, r: int, s: int, other: int) -> Array:
         """H at ``edges``, rounded up; for losses above 0 as what lies above, and below 0 as what lies below."""
@@ -172,7 +171,4 @@ class ReplacedIntegers(Batches):
 
     def _curve(self) -> tuple[Array, Array]:
         losses, values = _values(self.inner, self.rate, steps_to_play(self.count), self.tail)
-        missed, found = self.count * _MISSED, values[self.count].copy()
-        # δ falls no faster than ε grows
-        found[0] = min(1.0, found[0] + missed)
-        return np.concatenate([losses[:1], losses[1:] + missed]), found
+        return moved(losses, values[self.count], self.count * _MISSED)

@@ -48,7 +48,7 @@ import numpy as np
 
 from accounting.adaptive.choices.coins import CoinKind, largest_moments
 from accounting.adaptive.engine import Batches, Board, largest_means, play
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 
 __all__ = ["MOST_STEPS", "ReplacedMaxima", "is_playable"]
 
@@ -59,7 +59,6 @@ MOST_STEPS = 256
 _CELLS, _FEWEST_CELLS, _MOST_CELLS = 20_000, 32, 128
 # The grid's step as a share of how far the losses of a middle coin are apart; points of the largest loss, and in all.
 _FINE, _FEWEST, _MOST, _MOST_POINTS = 0.1, 40, 400, 6000
-_UNIT_ROUNDOFF = 2.0**-52
 
 
 def is_playable(kind: CoinKind, rate: float) -> bool:
@@ -75,7 +74,7 @@ def _coin(kind: CoinKind, first: float, last: float, epsilon: Array, *, exchange
     u = np.exp(-t)
     in_q, more = kind.chances(u, -np.expm1(-t), u - math.exp(-kind.span))
     less = 1 - in_q - more if exchanged else in_q
-    return np.asarray(np.maximum(more - np.expm1(epsilon) * less, 0.0) * (1 + 1e-12) + 4 * _UNIT_ROUNDOFF)
+    return np.asarray(np.maximum(more - np.expm1(epsilon) * less, 0.0) * (1 + 1e-12) + 4 * UNIT_ROUNDOFF)
 
 
 def _parts(kind: CoinKind, rate: float, step: float, reach: int, cells: int) -> list[Array]:
@@ -120,7 +119,7 @@ class ThreeCoins:
         self._laws = np.ascontiguousarray(np.concatenate(parts)[:, ::-1])
         # a slope is right to a few units of V, and there are so many
         largest = sum(float(part.max()) for part in parts)
-        self._rounding = 32 * _UNIT_ROUNDOFF * (2 * reach + 1) * largest / math.expm1(step)
+        self._rounding = 32 * UNIT_ROUNDOFF * (2 * reach + 1) * largest / math.expm1(step)
 
     def best(self, values: Array) -> Array:
         # with one point more for the slope

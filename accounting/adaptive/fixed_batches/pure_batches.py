@@ -48,7 +48,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.adaptive.engine import Batches, Board, Sparse, play
+from accounting.adaptive.engine import Batches, Board, Sparse, moved, play
 from accounting.arrays import Array
 from accounting.loss.curves import pair_of_points_below
 
@@ -195,10 +195,7 @@ def _values(epsilon: float, response: Response, rate: float, count: int, tail: f
     step = large / at
     options = _on_grid(_options(epsilon, response, rate), small, step, at)
     losses, values = _play(options, step, at, reach, count, lower=False)
-    # δ falls no faster than ε grows
-    missed = _MISSED * count * large
-    values[0] = min(1.0, values[0] + missed)
-    return np.concatenate([losses[:1], losses[1:] + missed]), values
+    return moved(losses, values, _MISSED * count * large)
 
 
 @lru_cache(maxsize=8)

@@ -112,7 +112,7 @@ def _curve(pair: BestPair, epsilons: Array) -> Array:
     """δ at ``epsilons`` ≥ 0, from above."""
     losses, p, _, beyond = one_run(pair.inner)
     at, gain = _worst_place(pair.runs, pair.inner)
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore"):
         ratios = np.exp(epsilons[:, None] - losses)
     values = np.interp(ratios.ravel(), at, gain, right=0.0).reshape(ratios.shape) @ p + pair.runs.mean * beyond
     values *= (1.0 + pair.runs.rounding) * _UP
@@ -172,7 +172,7 @@ def _all_runs(runs: Runs, mu: float, epsilons: Array) -> Array:
     shares = np.add.reduceat(chances, starts)
     shift = mu * np.sqrt(most)
     near, far = shift / 2 - epsilons[:, None] / shift, shift / 2 + epsilons[:, None] / shift
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         tails = normal_tail(np.abs(near).ravel()).reshape(near.shape)
         deltas = np.where(near > 0, 1 - tails, tails)
         beyond = np.exp(epsilons[:, None]) * normal_tail(far.ravel()).reshape(far.shape)

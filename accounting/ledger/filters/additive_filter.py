@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.budget import Budget
 from accounting.compose.failures import split_failures
 from accounting.ledger.filters.measure_sums import bounded, measures, within
-from accounting.ledger.filters.rule import UNIT_ROUNDOFF, Rule, without_failures
+from accounting.ledger.filters.rule import Rule, without_failures
 from accounting.ledger.filters.scopes import ScopedSums
 from accounting.releases import Composed, Release
 

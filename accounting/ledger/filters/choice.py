@@ -9,6 +9,7 @@ from typing import get_args
 
 import numpy as np
 
+from accounting.arrays import UNIT_ROUNDOFF
 from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
 from accounting.checks import fraction
@@ -20,7 +21,7 @@ from accounting.ledger.filters.copies_of_first import kind_of
 from accounting.ledger.filters.default_rule import mixed_rule
 from accounting.ledger.filters.measure_sums import price
 from accounting.ledger.filters.plan_filter import PlanFilter, parts
-from accounting.ledger.filters.rule import UNIT_ROUNDOFF, Measure, Rule, without_failures
+from accounting.ledger.filters.rule import Measure, Rule, without_failures
 from accounting.loss.concentrated_curve import zcdp_rho
 from accounting.notions.gdp import gdp, is_exact, lattice_noise
 from accounting.notions.pure import pure

@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from accounting.arrays import UNIT_ROUNDOFF
 from accounting.budget import Budget
 from accounting.ledger.filters.renyi_mixture import best_order, orders_and_weights
-from accounting.ledger.filters.rule import UNIT_ROUNDOFF, Rule, without_failures
+from accounting.ledger.filters.rule import Rule, without_failures
 from accounting.releases import Release
 
 __all__ = ["mixed_rule"]

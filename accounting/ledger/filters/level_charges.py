@@ -44,7 +44,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from accounting.ledger.filters.rule import UNIT_ROUNDOFF
+from accounting.arrays import UNIT_ROUNDOFF
 from accounting.ledger.filters.scopes import ScopedSums
 from accounting.releases import Composed, Release
 

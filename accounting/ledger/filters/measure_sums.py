@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.filters.copies_of_first import CopiesOfFirst
 from accounting.ledger.filters.level_charges import LevelCharges, costs_between
 from accounting.ledger.filters.renyi_mixture import least_epsilon, meets
 from accounting.ledger.filters.reserve_costs import Potential, smoothed_costs
-from accounting.ledger.filters.rule import UNIT_ROUNDOFF, Rule
+from accounting.ledger.filters.rule import Rule
 from accounting.loss.concentrated_curve import zcdp_epsilon, zcdp_rho
 from accounting.notions.gdp import gdp, is_exact
 from accounting.notions.pure import is_within, pure
@@ -51,7 +50,7 @@ class MeasureSum:
 def bounded(cost: Callable[[], _Cost], infinite: _Cost) -> _Cost:
     """A cost, or what is ``infinite`` where there is no bound, or none that is a number of this machine."""
     try:
-        with np.errstate(over="raise", invalid="raise"):
+        with np.errstate(over="raise", invalid="raise", under="ignore"):
             return cost()
     except (UnsupportedRelease, ArithmeticError):
         return infinite
@@ -89,13 +88,8 @@ def measures(rule: Rule, epsilon: float, delta: float) -> Iterable[MeasureSum]:
     yield _pure(epsilon, 0.0)
 
 
-@lru_cache(maxsize=256)
-def _largest_mu(epsilon: float, delta: float) -> float:
-    return gdp_mu(epsilon, delta)
-
-
 def _gdp(epsilon: float, delta: float) -> MeasureSum:
-    limit = _largest_mu(epsilon, delta) ** 2
+    limit = gdp_mu(epsilon, delta) ** 2
     return _single("gdp", lambda r: gdp(r) ** 2, limit, lambda m: gdp_epsilon(math.sqrt(m), delta), epsilon, delta)
 
 
@@ -115,7 +109,7 @@ def _smoothed(
     share, order, rate = tilt or (0.0, 1.0, 1.0)
     weight = share * delta
     delta = (delta - missed - weight) * (1 - 4 * UNIT_ROUNDOFF)
-    limit = _largest_mu(epsilon, delta) ** 2
+    limit = gdp_mu(epsilon, delta) ** 2
     failing = missed / limit * (1 - 4 * UNIT_ROUNDOFF)
     potential = Potential(epsilon, limit, failing, weight, order, rate)
     kept = np.array([0.0, *(share * limit for share in sorted(reserves))])

@@ -89,8 +89,7 @@ def _log_right(eta: Array, height: Array, points: Array) -> Array:
     """ln of the right side of (*), ln Σ e^(height_j + η_j·x), at some x."""
     terms = height + points[:, None] * eta
     peak = terms.max(axis=1)
-    with np.errstate(under="ignore"):
-        return np.asarray(peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1)))
+    return np.asarray(peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1)))
 
 
 def least_epsilon(eta: Array, weights: Array, divergences: Array) -> float:

@@ -199,8 +199,7 @@ def _of_pair(
             without = max(without, _least(side, 0.0) + added)
         if potential.weight == 0:
             continue
-        with np.errstate(under="ignore"):
-            term = potential.exponential(reserve) / _chord(eta, law.step) * np.exp(-eta * law.points)
+        term = potential.exponential(reserve) / _chord(eta, law.step) * np.exp(-eta * law.points)
         term[-1] = 0.0  # beyond it the left side is smaller than there, and κ·c is all that is left of the right one
         side = replace(side, term=term, growth=growth, moment=moment)
         tilted = max(tilted, _least(side, moment / growth) + added)
@@ -245,8 +244,7 @@ class _Side:
     def slope(self, cost: float) -> Array:
         """∂/∂c of the right side."""
         root = math.sqrt(self.reserve + cost)
-        with np.errstate(under="ignore"):
-            found = np.exp(-0.5 * (self.points / root - root / 2) ** 2) / (root * math.sqrt(8 * math.pi)) + self.failing
+        found = np.exp(-0.5 * (self.points / root - root / 2) ** 2) / (root * math.sqrt(8 * math.pi)) + self.failing
         if self.term is not None:
             found += self.term * self.growth * math.exp(self.growth * cost)
         return np.asarray(found)

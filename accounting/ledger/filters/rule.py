@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from accounting.arrays import UNIT_ROUNDOFF
 from accounting.releases import Release
 
-__all__ = ["UNIT_ROUNDOFF", "Measure", "Rule", "without_failures"]
+__all__ = ["Measure", "Rule", "without_failures"]
 
 Measure = Literal["gdp", "mixed", "pure", "rdp", "zcdp"]
-
-UNIT_ROUNDOFF = 2.0**-52
 
 
 @dataclass(frozen=True)

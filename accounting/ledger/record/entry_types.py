@@ -13,8 +13,7 @@ from typing import Any, Literal
 from accounting.budget import Budget
 from accounting.checks import integer
 from accounting.ledger.filters.rule import Measure, Rule
-from accounting.releases import Release
-from accounting.releases.base import check_release
+from accounting.releases import Release, check_release
 from accounting.text import check_text
 
 __all__ = [

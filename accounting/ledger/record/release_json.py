@@ -20,8 +20,8 @@ from typing import Any
 
 from accounting.checks import integer
 from accounting.errors import UnsupportedRelease
-from accounting.releases import Composed, Parallel, Release, compose, parallel
-from accounting.releases.base import check_release, said
+from accounting.releases import Composed, Parallel, Release, check_release, compose, parallel
+from accounting.releases.base import said
 
 __all__ = ["VERSION", "canonical", "decode", "encode"]
 

@@ -28,7 +28,7 @@ from accounting import (
 )
 from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger.filters import reserve_costs
-from accounting.ledger.filters.measure_sums import _largest_mu, _smoothed
+from accounting.ledger.filters.measure_sums import _smoothed
 from accounting.ledger.filters.reserve_costs import Potential, smoothed_costs
 from accounting.ledger.filters.smoothed_losses import divergence as the_divergence
 
@@ -275,7 +275,7 @@ def test_budgets_beyond_use_are_priced_without_a_word():
 def test_the_epsilon_of_a_sum_leaves_out_what_more_than_the_limit_does(grown):
     share, order, rate = 0.12, 14.0, 8.0
     measure = _smoothed(1.0, 1e-6, (0.06,), 0.025, (share, order, rate))
-    most = _largest_mu(1.0, (1 - 0.025 - share) * 1e-6 * (1 - 2**-50)) ** 2
+    most = gdp_mu(1.0, (1 - 0.025 - share) * 1e-6 * (1 - 2**-50)) ** 2
     total = grown * most
     found = measure.epsilon(np.array([math.inf, math.inf, math.inf, total - 0.06 * most]))
     spent = gdp_delta(math.sqrt(total), found) + 0.025e-6 * grown
