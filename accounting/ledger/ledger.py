@@ -33,7 +33,7 @@ from accounting.ledger.record.entry_types import (
 from accounting.ledger.recorder import Recorder
 from accounting.ledger.storage.database import Database
 from accounting.ledger.storage.store import EntryStore, MemoryStore
-from accounting.ledger.storage.witness import Mirror, Watch, Witness
+from accounting.ledger.storage.witness import Watch, Witness
 from accounting.ledger.verification import verified
 from accounting.ledger.views import json_and_csv
 from accounting.ledger.views.rows import RowsRead, rows_as_html
@@ -260,7 +260,7 @@ class Ledger:
                         f"made with, which need not be said again, so leave {name} as it was or make another ledger"
                     )
         except BaseException:
-            stored.disconnect()
+            stored.close()
             raise
         return ledger
 
@@ -886,7 +886,7 @@ def _watch(witness: str | os.PathLike[str] | Witness | None, stored: Database) -
             f"there is no witness {found.name}: is the path right, and its volume mounted? One for a ledger that is "
             f"there is made by Ledger.backup or `dpkit ledger backup`"
         )
-    return Watch(found.address, Mirror(found), stored)
+    return Watch(found.address, found, stored)
 
 
 def _opening(

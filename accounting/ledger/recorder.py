@@ -105,7 +105,7 @@ class Recorder:
         with self.lock:
             yield self.position()
             if self.closed:
-                self.store.disconnect()
+                self.store.close()
 
     def position(self) -> Position:
         """How far the balance goes, up to date."""
@@ -127,7 +127,7 @@ class Recorder:
 
     def disconnect(self) -> None:
         """Close all connections; the next use opens others."""
-        self.store.disconnect()
+        self.store.close()
         if self.watch is not None:
             self.watch.close()
 

@@ -119,14 +119,14 @@ class Database(ABC):
 
     # -------------------------------------------------------------------------------------- the connection
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         """Close the connection; the next use opens another."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             connection.close()
 
     def __del__(self) -> None:
-        self.disconnect()
+        self.close()
 
     def _execute(self, connection: Connection, statement: str, *values: Any) -> Any:
         return connection.execute(statement.replace("?", self._value), values)
@@ -340,7 +340,7 @@ class Database(ABC):
             found: Rows = self._execute(connection, asked, first).fetchall()
             return found
 
-    def head(self) -> Position:
+    def newest(self) -> Position:
         """How many entries are stored, and the hash of the last."""
         with self._translated(), self._snapshot() as connection:
             return Position(*self._read_head(connection)[:2])
@@ -380,10 +380,6 @@ class Database(ABC):
                 self._commit(connection)
         finally:
             self._leave(connection)
-
-    def close(self) -> None:
-        """As :meth:`disconnect`, for ``contextlib.closing``."""
-        self.disconnect()
 
     def _write_all(self, connection: Connection, rows: Rows, head: Head) -> None:
         """Tables with these rows, where none are."""

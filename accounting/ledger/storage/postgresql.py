@@ -120,10 +120,10 @@ class PostgreSQLSchema(Database):
         if connection is not self._checked:
             found = self._found_tables(connection)
             if not found:
-                self.disconnect()
+                self.close()
                 raise LedgerCorrupted(f"{self.name} was moved or deleted while it was open")
             if found != _COLUMNS:
-                self.disconnect()
+                self.close()
                 raise LedgerCorrupted(f"{self.name} does not have the tables of a ledger")
             self._checked = connection
         return connection
@@ -166,10 +166,10 @@ class PostgreSQLSchema(Database):
                 f"{self.name} was locked by another process for {_WAIT_SECONDS:g} s; nothing was recorded"
             ) from error
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.DataError) as error:
-            self.disconnect()
+            self.close()
             raise LedgerCorrupted(f"{self.name} cannot be read as a ledger: {type(error).__name__}") from error
         except psycopg.Error as error:
-            self.disconnect()
+            self.close()
             raise OSError(
                 f"{self.name} cannot be used ({type(error).__name__}): what was being recorded counts if it was "
                 f"recorded, and nothing may be released for it"

@@ -178,7 +178,7 @@ class SQLiteFile(Database):
             if "_".join(code.split("_")[:2]) in _SURROUNDINGS:
                 way = "" if self.path.parent.is_dir() else f": there is no folder {self.path.parent}"
                 raise OSError(f"{self.path} cannot be used: {error}{way}") from error
-            self.disconnect()
+            self.close()
             raise LedgerCorrupted(f"{self.path} cannot be read as a ledger: {error}") from error
 
 

@@ -89,7 +89,7 @@ class MemoryStore:
             raise ValueError(f"row {index} is missing")
         return entry.row
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         """Nothing is open."""
 
     def _look(self) -> tuple[int, set[str], list[int]]:

@@ -21,16 +21,15 @@ from typing import Any, Protocol, runtime_checkable
 
 from accounting.errors import LedgerBehind, LedgerCorrupted
 from accounting.ledger.storage.database import Database, Rows
-from accounting.ledger.storage.store import Position
 
-__all__ = ["Mirror", "Watch", "Witness"]
+__all__ = ["Watch", "Witness"]
 
 
 @runtime_checkable
 class Witness(Protocol):
     """What keeps the entries of a ledger elsewhere, such as an object store with one object for each entry.
 
-    An entry is a number, a text and its hash. What is here is never replaced.
+    An entry is a number, a text and its hash. What is here is never replaced. A ledger in a file or a database is one.
 
     Examples
     --------
@@ -71,19 +70,6 @@ class Witness(Protocol):
         """Let go of connections; the next use opens others."""
 
 
-class Mirror:
-    """A witness that is a ledger itself, in another file or database."""
-
-    def __init__(self, store: Database) -> None:
-        self._store = store
-        self.name = store.name
-        self.add, self.rows, self.close = store.add, store.rows, store.disconnect
-
-    def newest(self) -> Position:
-        """How many entries are here, and the hash of the last."""
-        return self._store.head()
-
-
 class Watch:
     """A ledger and its witness.
 
@@ -108,7 +94,7 @@ class Watch:
         LedgerBehind, LedgerCorrupted
         """
         seen, head = self._witness.newest()
-        here = self._store.head().entries
+        here = self._store.newest().entries
         if here < seen:
             raise LedgerBehind(
                 f"{self._store.name} holds {here} entries, and its witness {self._witness.name} has seen {seen}: an "
@@ -136,13 +122,13 @@ class Watch:
 
     def give_back(self) -> int:
         """Add to the ledger what the witness has seen and the ledger lacks; how many entries."""
-        before = self._store.head()
+        before = self._store.newest()
         seen, _ = self._witness.newest()
         rows = self._witness.rows(max(0, before.entries - 1))
         if seen <= before.entries:
             return 0
         self._store.add(rows)
-        return self._store.head().entries - before.entries
+        return self._store.newest().entries - before.entries
 
     def close(self) -> None:
         """Let go of the witness's connections."""
