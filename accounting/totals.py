@@ -28,7 +28,7 @@ import accounting.adaptive.registry  # noqa: F401  (the PLD accountant asks thos
 from accounting.checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
 from accounting.printed import as_html
-from accounting.releases.base import Release, check_release, compose, known, may_fail
+from accounting.releases.base import Composed, Release, check_release, known, may_fail
 from accounting.releases.noise import is_gaussian
 
 __all__ = ["Accountant", "Bound", "Comparison", "compare", "delta", "epsilon", "meets"]
@@ -38,6 +38,9 @@ ACCOUNTANTS: dict[Accountant, ModuleType] = {
     name: import_module(f"accounting.{'compose' if name == 'pld' else 'notions'}.{name}")
     for name in get_args(Accountant)
 }
+
+
+_NOTHING = Composed()
 
 
 class Bound(float):
@@ -69,7 +72,7 @@ def _candidates(
         return [accountant]
     if every:
         return list(ACCOUNTANTS)
-    if rest == compose([]):  # nothing was released: that costs nothing at δ = 0, too
+    if rest == _NOTHING:  # nothing was released: that costs nothing at δ = 0, too
         return ["gdp", "pure"]
     if is_gaussian(rest):  # nothing beats an exact answer
         return ["gdp"]
