@@ -34,6 +34,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from accounting.amplification.blanket import MOST_USERS
 from accounting.amplification.lattice_sums import mean_positive_part, nodes_for
 from accounting.arrays import Array
 from accounting.masses import onto_edges
@@ -41,8 +42,6 @@ from accounting.masses import onto_edges
 __all__ = ["laplace_thirds", "local_laplace_delta", "local_laplace_delta_at_least"]
 
 
-# More users than this are priced as this many.
-_MOST_USERS = 1 << 20
 _MOST_EPSILON = 30.0
 
 
@@ -160,7 +159,7 @@ def local_laplace_delta(epsilon0: float, users: int, epsilon: float) -> float:
         return 0.0
     if epsilon0 > _MOST_EPSILON:
         return 1.0
-    n, h, grown, blanket = min(users, _MOST_USERS), epsilon0 / 2, math.exp(epsilon), math.exp(-epsilon0 / 2)
+    n, h, grown, blanket = min(users, MOST_USERS), epsilon0 / 2, math.exp(epsilon), math.exp(-epsilon0 / 2)
     nodes = nodes_for(n, 0.05)
     step = 2 * 9.5 * math.sqrt(n) * _deviation(h, grown, blanket) / nodes
     first, law = _spread(h, grown, step)
@@ -176,7 +175,7 @@ def local_laplace_delta_at_least(epsilon0: float, users: int, epsilon: float) ->
     >>> round(local_laplace_delta_at_least(1.0, 10_000, 0.0289) * 1e6, 1)
     1.0
     """
-    if epsilon >= epsilon0 or epsilon0 > _MOST_EPSILON or users > _MOST_USERS:
+    if epsilon >= epsilon0 or epsilon0 > _MOST_EPSILON or users > MOST_USERS:
         return 0.0
     h, grown = epsilon0 / 2, math.exp(epsilon)
     nodes = nodes_for(users, 0.05)

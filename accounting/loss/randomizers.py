@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from accounting.amplification.blanket import response_delta, response_delta_at_least
+from accounting.amplification.blanket import MOST_USERS, response_delta, response_delta_at_least
 from accounting.amplification.lattice_sums import nodes_for, sums_of_values
 from accounting.amplification.local_laplace import laplace_thirds, local_laplace_delta, local_laplace_delta_at_least
 from accounting.amplification.unary import unary_delta, unary_delta_at_least, unary_thirds, unary_types
@@ -29,8 +29,6 @@ from accounting.roots import root_between
 
 __all__ = ["Encodings", "NoisyNumbers", "Randomizer", "Responses", "curve_atoms", "epsilon_at_least"]
 
-# More users than this are priced as this many.
-_MOST_USERS = 1 << 20
 # The grid's step over one message's deviation, in compositions, and the largest transform.
 _FINENESS, _MOST_NODES = 0.1, 1 << 17
 # Points of a curve: evenly spaced up to so many deviations of the loss, then geometrically.
@@ -137,7 +135,7 @@ def epsilon_at_least(randomizer: Randomizer, users: int, delta: float) -> float:
 def _quick(mass: Array, first: Array, second: Array, blanket: float, users: int, epsilon: float) -> float:
     """E[(ΣG)₊]/n of messages of a few types, G being the first density less e^ε times the second."""
     values = np.append(first - math.exp(epsilon) * second, 0.0)
-    mass, n = np.append(blanket * mass, max(0.0, 1 - blanket)), min(users, _MOST_USERS)
+    mass, n = np.append(blanket * mass, max(0.0, 1 - blanket)), min(users, MOST_USERS)
     return min(1.0, sums_of_values(values, mass, n, min(_MOST_NODES, nodes_for(n, _FINENESS)), 1.0) / n)
 
 
