@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cache
 from typing import Any, cast
 
 from accounting.budget import Budget
@@ -195,15 +196,17 @@ def recompute(ledger: Ledger, *, delta: float | None = None) -> Report:
                 f"row {row.index} {row.label!r} counts {stated!r} neighbours, the budget {budget.adjacency!r}"
             )
     epsilons: dict[str, float] = {}
-    filters = _Filters(ledger)
+    recorded = _Recorded(rows)
+    # what its filters prove, counted from the first entry on, where that is asked
+    again = cache(lambda: Ledger.from_json(ledger.to_json()))
     at_least = 0.0
     within: bool | None = None if budget is None else False
     try:
-        total = _Recorded(rows).total()
+        total = recorded.total()
         compared = compare(total, delta)
         epsilons, at_least = dict(compared), compared.at_least
         if budget is not None:
-            within = bool(total_delta(total, budget.epsilon) <= budget.delta) or filters.epsilon() <= budget.epsilon
+            within = bool(total_delta(total, budget.epsilon) <= budget.delta) or again().epsilon() <= budget.epsilon
             if not within:
                 at_budget = epsilon(total, budget.delta)
                 problems.append(
@@ -211,23 +214,20 @@ def recompute(ledger: Ledger, *, delta: float | None = None) -> Report:
                 )
         said, found = ledger.epsilon(delta), epsilon(total, delta)
         least = float(found)
-        if budget is not None and delta == budget.delta and found > budget.epsilon and filters.epsilon() < found:
-            epsilons = {str(ledger.accountant): filters.epsilon(), **epsilons}
+        if budget is not None and delta == budget.delta and found > budget.epsilon and again().epsilon() < found:
+            epsilons = {str(ledger.accountant): float(again().epsilon()), **epsilons}
             # the ledger may go on from sums that verify, and differ a little
-            least = filters.epsilon() * (1 - _DOUBT)
+            least = again().epsilon() * (1 - _DOUBT)
         # another process may have recorded more in the meantime, which is no contradiction
         if len(ledger.rows()) == len(rows) and not least * (1 - 1e-9) <= said <= found * (1 + 1e-9):
             problems.append(f"the ledger says ε={said:.6g} at δ={delta:g}, its rows add up to {found:.6g}")
     except (AdjacencyMismatch, UnsupportedRelease) as error:
         problems.append(f"the rows have no total: {error}")
     quotas = ledger.quotas()
-    recorded = _Recorded(rows)
     names = sorted({*quotas, *(row.scope for row in rows if row.scope is not None)})
     many = len(names) > _MANY_SCOPES
     booked = {name: ledger.quota_booked(name) for name in quotas}
-    scopes = [
-        _scope(name, recorded, delta, budget, quotas.get(name), booked.get(name), filters, many) for name in names
-    ]
+    scopes = [_scope(name, recorded, delta, budget, quotas.get(name), booked.get(name), again, many) for name in names]
     problems += [
         f"what was recorded in {one.scope!r} passes its quota {one.quota.epsilon:g} at δ={one.quota.delta:g}"
         for one in scopes
@@ -283,25 +283,6 @@ class _Recorded:
         return compose([(self.total(at), 1), *((compose(counts.items()), 1) for counts in around)])
 
 
-class _Filters:
-    """What a ledger's filters prove of its entries, counted again from the first one on."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    @cached_property
-    def _again(self) -> Ledger:
-        return Ledger.from_json(self._ledger.to_json())
-
-    def epsilon(self, scope: str | None = None) -> float:
-        """Of what a unit in a scope met, at the budget's δ."""
-        return float(self._again.epsilon(scope=scope))
-
-    def of_quota(self, scope: str) -> float:
-        """Of what was recorded inside a scope, at its quota's δ."""
-        return self._again.quota_booked(scope)
-
-
 def _scope(
     name: str,
     recorded: _Recorded,
@@ -309,7 +290,7 @@ def _scope(
     budget: Budget | None,
     quota: Budget | None,
     booked: float | None,
-    filters: _Filters,
+    again: Callable[[], Ledger],
     many: bool,
 ) -> ScopeReport:
     at = tuple(name.split("/"))
@@ -319,14 +300,14 @@ def _scope(
         spent = _alone(inside, quota.delta)
         within = math.isfinite(spent) and bool(total_delta(inside, quota.epsilon) <= quota.delta)
         if not within:
-            spent = min(spent, filters.of_quota(name))
+            spent = min(spent, again().quota_booked(name))
             within = spent <= quota.epsilon
     try:
         met = _quickly(recorded.met(at), delta) if many else _alone(recorded.met(at), delta)
     except AdjacencyMismatch:
         met = math.inf
     if budget is not None and delta == budget.delta and budget.epsilon < met < math.inf:
-        met = min(met, filters.epsilon(name))
+        met = min(met, float(again().epsilon(scope=name)))
     return ScopeReport(name, recorded.rows[at], met, quota, spent, booked, within)
 
 
