@@ -210,6 +210,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return safe
 
 
+@lru_cache(maxsize=1024)
 def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest μ such that a μ-GDP mechanism is (ε, δ)-DP, rounded down.
 
@@ -222,11 +223,6 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     """
     target = log_target(delta)
     nonnegative("epsilon", epsilon)
-    return _largest_mu(epsilon, target)
-
-
-@lru_cache(maxsize=1024)
-def _largest_mu(epsilon: float, target: float) -> float:
     return largest(lambda mu: _gdp_log_delta(mu, epsilon)[0], target)
 
 

@@ -198,15 +198,11 @@ def _log_delta(rho: float, epsilon: float) -> float:
     return min(found, math.log(least + more) + 1e-14)
 
 
+@lru_cache(maxsize=1024)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest ρ such that ``zcdp_delta(rho, epsilon) <= delta``, rounded down."""
     target = log_target(delta)
     nonnegative("epsilon", epsilon)
-    return _largest_rho(epsilon, target)
-
-
-@lru_cache(maxsize=1024)
-def _largest_rho(epsilon: float, target: float) -> float:
     return largest(lambda rho: _log_delta(rho, epsilon), target)
 
 
