@@ -42,21 +42,11 @@ class Tightening:
         The file with its entry; the theorem is there, or in files that it names.
     pairs : frozenset of str
         The exact types of pairs, or of what samples are of, that it is about.
-    serves : str
-        Whose releases.
-    example, gains : str, float
-        A typical one, and by what share its ε at δ = 1e-6 is larger without.
-    tested : str
-        Where it is held against brute force, in ``tests/accounting``.
     """
 
     name: str
     module: str
     pairs: frozenset[str]
-    serves: str
-    example: str
-    gains: float
-    tested: str
 
     def applies(self, pairs: Iterable[LossPair]) -> bool:
         """Whether one of ``pairs`` is of these types, which are this package's: others may bear the same names."""

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,13 @@ from accounting.loss.gaussian import GaussianPair
 from accounting.loss.gumbel_maxima import SpanPair
 from accounting.loss.sampled import ReplacedPair, SubsampledPair
 
-HERE = Path(__file__).parent
+# by what share ε at δ = 1e-6 of a typical release is larger without a tightening
+GAINS = {
+    "games of choices": ("20 * NoisyMax(0.1, 'laplace')", 0.56),
+    "batches of a fixed size": ("100 * FixedSizeSubsampled(Gaussian(2.0), 10, 100)", 0.07),
+    "one long game of choices": ("10_000 * PoissonSubsampled(NoisyMax(8.0), 0.001)", 0.09),
+    "moments of the best of runs": ("10 * BestOfRuns(Gaussian(8.0), stop=0.1)", 0.22),
+}
 
 
 def made(text):
@@ -27,13 +32,12 @@ def made(text):
 @pytest.mark.slow
 @pytest.mark.parametrize("one", TIGHTENINGS, ids=lambda one: one.name)
 def test_each_gains_what_it_says_on_its_typical_release(one, monkeypatch):
-    release = made(one.example)
+    example, gains = GAINS[one.name]
+    release = made(example)
     cost = epsilon(release, 1e-6)
     monkeypatch.setattr(tightenings, "registered", [other for other in TIGHTENINGS if other != one])
-    assert epsilon(release, 1e-6) / cost - 1 == pytest.approx(one.gains, abs=0.01)
-    assert one.gains > 0.05
-    assert (HERE / one.tested).exists()
-    assert one.serves
+    assert epsilon(release, 1e-6) / cost - 1 == pytest.approx(gains, abs=0.01)
+    assert gains > 0.05
 
 
 def test_they_apply_by_the_exact_types_of_pairs():

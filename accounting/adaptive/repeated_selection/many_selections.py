@@ -39,7 +39,7 @@ from accounting.adaptive.repeated_selection.one_selection import BestPair, one_r
 from accounting.adaptive.repeated_selection.worst_moment import log_moment
 from accounting.compose.convolution import Convolution, Parts
 
-__all__ = ["delta", "delta_of_best", "epsilon", "epsilon_of_best", "order_of_best"]
+__all__ = ["delta", "epsilon", "order_of_best"]
 # ln of a better order over one, by that and its moment, and the power of the order that moments are like.
 Better = Callable[[float, float, float], float]
 
@@ -55,14 +55,6 @@ _LITTLE = 0.8
 _LEAST = 1e-12
 
 
-def epsilon(parts: Parts, delta: float, of_sum: Callable[[], float], enough: float) -> float | None:
-    return epsilon_of_best(parts, delta, of_sum()) if _is_small(parts) else None
-
-
-def delta(parts: Parts, epsilon: float, of_sum: Callable[[], float], enough: float) -> float | None:
-    return delta_of_best(parts, epsilon, of_sum()) if _is_small(parts) else None
-
-
 def order_of_best(parts: Parts, delta: float) -> float:
     """About the t by which moments of ``parts`` say most of ε."""
     order = 1.0
@@ -72,11 +64,13 @@ def order_of_best(parts: Parts, delta: float) -> float:
     return order
 
 
-def epsilon_of_best(parts: Parts, delta: float, about: float) -> float:
-    """ε at ``delta``, or ``about`` where that is less; it is an upper bound."""
-    if not _is_small(parts) or not 0 < about < math.inf:
+def epsilon(parts: Parts, delta: float, of_sum: Callable[[], float], enough: float) -> float | None:
+    """ε at ``delta``, or that of the sum where it is less; None of other parts."""
+    if not _is_small(parts):
+        return None
+    found = about = of_sum()
+    if not 0 < about < math.inf:
         return about
-    found = about
     with suppress(ArithmeticError):  # numbers beyond floats: what was found before is a bound all the same
         left, order = delta - _beyond(parts, about), order_of_best(parts, delta)
         if left <= 0 or _is_hopeless(parts, order, about, left):
@@ -87,11 +81,13 @@ def epsilon_of_best(parts: Parts, delta: float, about: float) -> float:
     return found
 
 
-def delta_of_best(parts: Parts, epsilon: float, about: float) -> float:
-    """δ at ``epsilon``, or ``about`` where that is less; it is an upper bound."""
-    if not _is_small(parts) or about <= 0:
+def delta(parts: Parts, epsilon: float, of_sum: Callable[[], float], enough: float) -> float | None:
+    """δ at ``epsilon``, or that of the sum where it is less; None of other parts."""
+    if not _is_small(parts):
+        return None
+    found = about = of_sum()
+    if about <= 0:
         return about
-    found = about
     with suppress(ArithmeticError):
         order, beyond = order_of_best(parts, about), _beyond(parts, epsilon)
         if beyond >= about or _is_hopeless(parts, order, epsilon, about):

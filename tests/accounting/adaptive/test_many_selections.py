@@ -19,7 +19,7 @@ from accounting import (
     rdp,
 )
 from accounting.adaptive.repeated_selection import many_selections, worst_moment
-from accounting.adaptive.repeated_selection.many_selections import delta_of_best, epsilon_of_best, order_of_best
+from accounting.adaptive.repeated_selection.many_selections import order_of_best
 from accounting.adaptive.repeated_selection.one_selection import OrderedPair, best_order, one_run
 from accounting.adaptive.repeated_selection.worst_moment import log_moment
 from accounting.compose.pairs import alternatives
@@ -178,11 +178,11 @@ def test_epsilon_and_delta_belong_together():
     # the moments alone, at an order that is about the best
     (parts,) = alternatives(release)
     moments = order_of_best(parts, 1e-6)
-    assert epsilon_of_best(parts, 1e-6, 50.0) == found
+    assert many_selections.epsilon(parts, 1e-6, lambda: 50.0, 0.0) == found
     single = log_moment(parts[0][0].runs, parts[0][0].inner, moments)
     by_hand = 12 * single + moments * math.log(moments / (1 + moments)) - math.log1p(moments) + math.log(1e6)
     assert 0.998 * found < by_hand / moments < 1.01 * found
-    assert delta_of_best(parts, found, 1e-9) == 1e-9
+    assert many_selections.delta(parts, found, lambda: 1e-9, 0.0) == 1e-9
 
 
 @pytest.mark.thorough
@@ -247,9 +247,9 @@ def test_an_answer_is_never_above_what_was_known(moment, monkeypatch):
     for release in (2 * BestOfRuns(Gaussian(8.0), 0.1), 5 * BestOfPoissonRuns(PureDP(0.1), 3.0) + Laplace(9.0)):
         (parts,) = alternatives(release)
         for known in (1e-9, 1.0, 500.0):
-            assert 0 <= epsilon_of_best(parts, 1e-6, known) <= known
+            assert 0 <= many_selections.epsilon(parts, 1e-6, lambda known=known: known, 0.0) <= known
         for known in (1e-30, 1e-6, 0.5):
-            assert 0 <= delta_of_best(parts, 2.0, known) <= known
+            assert 0 <= many_selections.delta(parts, 2.0, lambda known=known: known, 0.0) <= known
 
 
 @pytest.mark.filterwarnings("ignore:no answer from rdp")
@@ -263,18 +263,18 @@ def test_what_has_no_moments_is_left_as_it_was():
     ((pair, _),) = alternatives(nearly_one)[0]
     assert log_moment(pair.runs, pair.inner, 5.0) == math.inf
     (parts,) = alternatives(10 * nearly_one)
-    assert epsilon_of_best(parts, 1e-6, 2.0) == 2.0
-    assert delta_of_best(parts, 1.0, 1e-3) == 1e-3
+    assert many_selections.epsilon(parts, 1e-6, lambda: 2.0, 0.0) == 2.0
+    assert many_selections.delta(parts, 1.0, lambda: 1e-3, 0.0) == 1e-3
     (parts,) = alternatives(2 * BestOfRuns(Gaussian(8.0), 0.1))
-    assert epsilon_of_best(parts, 1e-6, 1.2452) == 1.2452
+    assert many_selections.epsilon(parts, 1e-6, lambda: 1.2452, 0.0) == 1.2452
 
 
 @pytest.mark.thorough
 def test_losses_that_no_moment_sees_count():
     # what 20 releases lose with probability 1e-24 is not known
     (parts,) = alternatives(5 * BestOfRuns(20 * Laplace(40.0), 0.1))
-    assert epsilon_of_best(parts, 1e-26, 20.0) == 20.0
-    assert delta_of_best(parts, 15.0, 1e-5) > 1e-24
+    assert many_selections.epsilon(parts, 1e-26, lambda: 20.0, 0.0) == 20.0
+    assert many_selections.delta(parts, 15.0, lambda: 1e-5, 0.0) > 1e-24
     # ten runs each, and by the mass that both neighbours have
     _, p, q, beyond = one_run(parts[0][0].inner)
     assert 0 < beyond < 1e-20
