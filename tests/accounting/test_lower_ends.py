@@ -11,6 +11,7 @@ from hockey_stick import divergence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
+from scipy.special import expit
 from scipy.stats import expon, gumbel_r, laplace
 
 import accounting
@@ -18,6 +19,7 @@ from accounting import (
     BestOfPoissonRuns,
     Laplace,
     LocalShuffled,
+    NoisyMax,
     PoissonSubsampled,
     PureDP,
     Release,
@@ -29,6 +31,7 @@ from accounting.compose import pld
 from accounting.loss import LossPair
 from accounting.lower.lower_bound import lower_epsilon
 from accounting.lower.maxima_in_batches import _LEADERS, _WINS
+from accounting.lower.witnesses import witness
 
 # The lower end as a share of the upper one at δ = 1e-5, where every way to a witness is met.
 SHARES = {
@@ -58,6 +61,7 @@ SHARES = {
     "6 * FixedSizeSubsampled(Laplace(1.0), 10, 100)": 1.0,
     "3 * FixedSizeSubsampled(NoisyMax(1.0), 10, 100) + Gaussian(6.0)": 0.990312,
     "2 * FixedSizeSubsampled(NoisyMax(5.0), 10, 100)": 0.997785,
+    "2 * FixedSizeSubsampled(NoisyMax(5.0, 'exponential'), 10, 100) + ZCDP(0.1)": 0.998425,
     "3 * FixedSizeSubsampled(ZCDP(0.3), 20, 100)": 0.87945,
     "4 * FixedSizeSubsampled(TreeAggregation(3.0, 4), 10, 100)": 0.998924,
     "3 * FixedSizeSubsampled(PureDP(0.5), 20, 100)": 1.0,
@@ -69,6 +73,7 @@ SHARES = {
     "LocalShuffled(1.0, 200) + Gaussian(5.0)": 0.979679,
     "2 * LocalShuffled(RandomizedResponse(1.0, 2), 200)": 0.998199,
     "2 * LocalShuffled(RandomizedResponse(2.0, 6), 300)": 0.972837,
+    "2 * LocalShuffled(RandomizedResponse(7.0, 10), 300)": 0.722785,
     "ShuffledBinomial(2000, shift_norm=2.0, coordinates=4)": 0.997279,
     "ShuffledBinomial(2000, shift_norm=2.0, coordinates=4, rounded=True)": 0.994642,
     "2 * ShuffledBinomial(3000, shift_norm=2.5, coordinates=5, rounded=False)": 0.99673,
@@ -173,6 +178,39 @@ def test_branches_of_which_one_may_fail_do_not_fail_together() -> None:
     assert lower_epsilon(parallel(fails, noise), 0.005) == math.inf
     both = lower_epsilon(parallel(fails, noise) + Laplace(2.0), 0.02)
     assert lower_epsilon(noise + Laplace(2.0), 0.02) == pytest.approx(both, rel=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.99, 1 - 1e-6])
+@pytest.mark.parametrize("release", [3 * Laplace(1000.0), 2 * Laplace(5.0) + PureDP(0.1)], ids=repr)
+def test_next_to_the_total_variation_no_lower_end_is_made_up(release: Release, share: float) -> None:
+    """Where so small an ε is left that no grid shows any, none is claimed."""
+    level = share * float(delta(release, 0.0))
+    assert lower_epsilon(release, level) <= float(epsilon(release, level)) < 0.01
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+@pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace"])
+@pytest.mark.parametrize("eps", [0.3, 2.0, 6.0])
+def test_of_two_scores_the_witness_is_the_pair_with_the_largest_moment(eps: float, noise: str, rate: float) -> None:
+    """By brute force over the lead, which a unit moves by ε, and the law of the difference of two noises."""
+    lead = np.linspace(-12.0 - eps, 12.0 + eps, 20_001)
+
+    def wins(a: np.ndarray) -> np.ndarray:
+        if noise == "gumbel":
+            return expit(a)
+        far = np.exp(-np.abs(a)) * (0.5 if noise == "exponential" else 0.5 + np.abs(a) / 4)
+        return np.where(a < 0, far, 1 - far)
+
+    for order in (0.5, 4.0, 20.0):
+        loss = np.stack([np.log(wins(side * lead) / wins(side * (lead - eps))) for side in (1, -1)])
+        without = np.stack([wins(side * (lead - eps)) for side in (1, -1)])
+        best = float(np.logaddexp(*(np.log(without) + (1 + order) * np.log1p(rate * np.expm1(loss)))).max())
+        release = NoisyMax(eps, noise) if rate == 1 else PoissonSubsampled(NoisyMax(eps, noise), rate)
+        found = witness(release, order)
+        assert found is not None
+        losses, _, q, _ = (found if rate == 1 else found.release).pair().atoms()
+        moment = float(np.log(np.sum(q * np.exp((1 + order) * np.log1p(rate * np.expm1(losses))))))
+        assert best - 0.01 * abs(best) - 1e-9 <= moment <= best + 1e-6 * abs(best)
 
 
 class LaplaceNoise(Release):

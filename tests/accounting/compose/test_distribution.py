@@ -18,8 +18,10 @@ from accounting import (
     NoisyMax,
     PoissonSubsampled,
     PureDP,
+    RandomAllocated,
     RandomizedResponse,
     Release,
+    ShuffledBinomial,
     UnsupportedRelease,
     delta,
     epsilon,
@@ -39,6 +41,9 @@ KINDS = {
     "parallel": 3 * parallel(Laplace(4.0), Gaussian(5.0)) + Laplace(9.0),
     "failures": ApproxDP(0.2, 1e-8) + 5 * DiscreteGaussian(9.0, shift=1),
     "nothing": 0 * Gaussian(1.0),
+    "counts": 2 * ShuffledBinomial(2000, shift_norm=2.0, coordinates=4) + Laplace(9.0, adjacency="replace"),
+    "allocated": 3 * RandomAllocated(Laplace(1.0), 9, 2),
+    "swapped": 20 * PoissonSubsampled(Gaussian(3.0), 0.1, adjacency="replace"),
 }
 
 
@@ -47,6 +52,14 @@ def test_it_costs_what_the_accountant_says(kind):
     held = PLD.of(KINDS[kind])
     assert held.epsilon(1e-6) == epsilon(KINDS[kind], 1e-6, accountant="pld")
     assert held.delta(0.4) == delta(KINDS[kind], 0.4, accountant="pld")
+
+
+@pytest.mark.parametrize("failing", [0.5, 0.25, 1e-3])
+def test_where_failures_are_all_of_delta_it_costs_what_the_accountant_says(failing):
+    """Also a little beside that δ, where next to nothing is left for what does not fail."""
+    may_fail = ApproxDP(0.3, failing)
+    for level in failing * np.array([1 - 1e-9, 1.0, 1 + 1e-9]):
+        assert PLD.of(may_fail).epsilon(level) == epsilon(may_fail, level, accountant="pld") >= 0.299
 
 
 def test_choices_that_follow_each_other_are_played():
@@ -171,9 +184,22 @@ def test_many_of_what_is_read_back_cost_hardly_more(release, tmp_path):
 
 
 def test_what_loses_nothing_but_by_failing_is_read_back_as_that(tmp_path):
-    PLD.of(ApproxDP(0.0, 0.25)).save(tmp_path / "loss.npz")
-    found = PLD.load(tmp_path / "loss.npz")
-    assert (found.epsilon(0.2), found.epsilon(0.26)) == (math.inf, 0.0)
+    held = PLD.of(ApproxDP(0.0, 0.25))
+    for _ in range(3):  # what was read is written again
+        held.save(tmp_path / "loss.npz")
+        held = PLD.load(tmp_path / "loss.npz")
+        assert (held.epsilon(0.2), held.epsilon(0.26)) == (math.inf, 0.0)
+        assert held.delta(1.0) == pytest.approx(0.25, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["one", "failures", "nothing"])
+def test_what_is_written_again_and_again_stays_what_it_is(kind, tmp_path):
+    held = PLD.of(KINDS[kind])
+    costs = held.epsilon(1e-3), held.delta(0.1)
+    for _ in range(2):
+        held.save(tmp_path / "loss.npz")
+        held = PLD.load(tmp_path / "loss.npz")
+        assert (held.epsilon(1e-3), held.delta(0.1)) == pytest.approx(costs, rel=1e-3, abs=1e-12)
 
 
 def test_what_is_read_back_may_not_be_sampled_nor_is_it_exact(tmp_path):

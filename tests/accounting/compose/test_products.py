@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from accounting import Gaussian, Laplace, PoissonSubsampled, RandomizedResponse
+from accounting import Gaussian, Laplace, PoissonSubsampled, PureDP, RandomizedResponse
 from accounting.compose import pld
 from accounting.compose.convolution import NEGLIGIBLE, Convolution, Directly, Sum, Transformed
 from accounting.compose.pairs import alternatives
@@ -70,6 +71,26 @@ def test_what_lies_outside_of_a_window_is_paid_for(cut):
         assert least.delta_at_least(at, found, 1e-6) <= max(0.0, below.delta_at_least(at, whole, 1e-6))
     # below it nothing is known
     assert found.losses[0] < 0 or found.epsilon(0.9) == pytest.approx(found.losses[0], rel=1e-12)
+
+
+@pytest.mark.parametrize(("eps", "count", "level"), [(0.2, 400, 1e-6), (0.5, 60, 1e-3), (0.05, 3000, 1e-10)])
+def test_windows_are_where_the_sum_is(eps, count, level):
+    """Of coins, whose sum is binomial: what is outside is rare, and no more so than bounds by Chernoff lose."""
+    (parts,) = alternatives(count * PureDP(eps))
+    losses, rare = Convolution(parts, math.log(level * NEGLIGIBLE)), level * NEGLIGIBLE
+    heads = np.arange(count + 1)
+    sums, log_p = eps * (2 * heads - count), binom.logpmf(heads, count, 1 / (1 + math.exp(-eps)))
+    window = losses.untilted_window(math.log(level))
+    for outside in (sums > window.top, sums < window.bottom):
+        assert 0.005 * rare < np.exp(log_p[outside]).sum() < rare
+    assert losses.reach == pytest.approx(eps * count, rel=1e-9)
+    for tilt in (1.0, 3.0, 10.0):
+        window = losses.window(tilt, math.log(level))
+        tilted = np.exp(log_p + tilt * sums - losses.curve(tilt))
+        assert tilted.sum() == pytest.approx(1.0, abs=1e-6)  # the moment is what it is
+        assert 1e-8 * NEGLIGIBLE < tilted[sums < window.bottom].sum() < NEGLIGIBLE
+        assert np.exp(log_p[sums > window.top]).sum() < rare
+        assert window.bottom < tilted @ sums <= window.top * (1 + 1e-6) < 1.01 * losses.reach
 
 
 def test_without_a_tilt_all_that_wraps_around_counts():

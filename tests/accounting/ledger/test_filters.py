@@ -153,6 +153,18 @@ def test_a_pure_budget_counts_pure_dp():
     assert ledger.remaining() == 0.0
 
 
+@pytest.mark.parametrize(
+    "noise", [Gaussian(1e6), DiscreteGaussian(1e3), DiscreteGaussian(1e3, shift=1), ZCDP(1e-9)], ids=repr
+)
+def test_what_a_pure_budget_never_covers_is_refused_as_the_first_release_too(noise):
+    ledger = Ledger(Budget(1.0, 0.0))
+    for spends in (lambda: ledger.spend(noise), lambda: ledger.spend(noise, plan=10 * noise)):
+        with pytest.raises((UnsupportedRelease, BudgetExceeded)):
+            spends()
+    ledger.spend(PureDP(1.0))
+    assert len(ledger.rows()) == 1
+
+
 def test_what_the_fixed_measure_does_not_cover_is_refused():
     ledger = Ledger(BUDGET, accountant="gdp")
     ledger.spend(Gaussian(30.0))

@@ -83,6 +83,22 @@ def test_paths():
     assert not inside(None, "a")
 
 
+@pytest.mark.parametrize("others", [(), ("east",), ("east", "north/ann")], ids=str)
+def test_what_is_released_on_all_need_only_fit_for_each_unit_by_a_measure_of_its_own(others):
+    """Gaussian noise has no ε at δ = 0, and one strong pure release a large μ: no unit has met both."""
+    ledger = Ledger(BUDGET, accountant="gdp")
+    ledger.spend(Gaussian(3.0), scope="north")
+    ledger.spend(PureDP(1.8), scope="south")
+    for scope in others:
+        ledger.spend(Gaussian(50.0), scope=scope)
+    ledger.spend(PureDP(0.05), label="fits")
+    for too_much in (PureDP(0.3), Gaussian(50.0)):  # for those in the south
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(too_much)
+    assert len(ledger.rows()) == 3 + len(others)
+    assert ledger.epsilon() <= BUDGET.epsilon
+
+
 # -------------------------------------------------------------------------------------------------- quotas
 
 

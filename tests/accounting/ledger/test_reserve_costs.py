@@ -201,6 +201,23 @@ def test_the_potential_falls_on_average_for_losses_of_either_sign(z, log_q, shar
             assert after <= (float(potential(left + found, e)) + allowed) * (1 + 1e-6) + 1e-16
 
 
+@pytest.mark.parametrize(("z", "q"), [(5.0, 0.5), (2.0, 0.05), (1.5, 0.01)])
+def test_what_the_exponential_grows_by_is_that_of_the_worse_direction(z, q, monkeypatch):
+    least, asked = reserve_costs._least, []
+    monkeypatch.setattr(reserve_costs, "_least", lambda side, low: asked.append((side, low)) or least(side, low))
+    for cached in (reserve_costs._of_pair, reserve_costs._of_pairs):
+        cached.cache_clear()
+    found = float(smoothed_costs(PoissonSubsampled(Gaussian(z), q), 0.3 * MOST, TILTED)[1])
+    moments = [math.log(float(p @ np.exp(TILTED.order * loss))) for p, loss in laws(z, q)]
+    assert max(moments) > 1.05 * min(moments)
+    tilted = [(side.moment, low) for side, low in asked if side.term is not None]
+    assert tilted
+    for moment, low in tilted:
+        assert max(moments) * (1 - 1e-6) <= moment <= 1.02 * max(moments)
+        assert TILTED.order * TILTED.rate * low == pytest.approx(moment, rel=1e-9)
+    assert TILTED.order * TILTED.rate * found >= max(moments)
+
+
 @pytest.mark.parametrize(("order", "step"), [(0.5, 0.05), (3.0, 0.02), (14.0, 0.004), (60.0, 1e-3)])
 def test_the_chord_of_the_exponential_term_is_no_more_times_it_than_is_taken_off(order, step):
     t = np.linspace(1.0, math.exp(step), 2001)
