@@ -32,6 +32,7 @@ from accounting.loss import LossPair
 from accounting.lower.lower_bound import lower_epsilon
 from accounting.lower.maxima_in_batches import _LEADERS, _WINS
 from accounting.lower.witnesses import witness
+from accounting.releases import Own
 
 # The lower end as a share of the upper one at δ = 1e-5, where every way to a witness is met.
 SHARES = {
@@ -162,6 +163,50 @@ def test_a_sample_of_what_may_fail_tells_of_a_unit_that_is_there_and_costs_more_
     exact = [max(divergence(here, there, at), divergence(there, here, at)) for at in (lower, upper)]
     assert delta_of_all <= exact[0] <= delta_of_all * 1.002
     assert exact[1] <= delta_of_all
+
+
+def lopsided(present: float, absent: float) -> Release:
+    """From outside: of a unit that is there it tells as much as one coin, and of one that is not as another."""
+    pairs = PureDP(present).pair(), PureDP(absent).pair()
+    return Own(pairs[0], absent=pairs[1], adjacency="add_remove", largest=max(present, absent))
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known:UserWarning")
+@pytest.mark.parametrize("delta_of_all", [0.03, 0.1, 0.2])
+@pytest.mark.parametrize(("present", "absent"), [(0.1, 1.5), (1.5, 0.1)])
+def test_beside_failures_the_direction_that_costs_more_counts(
+    present: float, absent: float, delta_of_all: float
+) -> None:
+    epsilon_of_one, failing, rate, count = 0.3, 0.01, 0.5, 3
+    e = math.exp(epsilon_of_one)
+    holds = np.array([e, 1.0, 0.0, 0.0]) * (1 - failing) / (1 + e) + np.array([0.0, 0.0, failing, 0.0])
+    lacks = holds[[1, 0, 3, 2]]
+
+    def exact(at: float) -> float:
+        both = []
+        for of_coin, one, other in ((present, holds, lacks), (absent, lacks, holds)):
+            p = np.array([math.exp(of_coin), 1.0]) / (1 + math.exp(of_coin))
+            q = p[::-1]
+            for _ in range(count):
+                sampled = ((1 - rate) * lacks + rate * law for law in (one, other))
+                p, q = (np.outer(law, some).ravel() for law, some in zip((p, q), sampled, strict=True))
+            both.append(divergence(p, q, at))
+        return max(both)
+
+    samples = count * PoissonSubsampled(accounting.ApproxDP(epsilon_of_one, failing), rate)
+    lower, upper = accounting.bound(samples + lopsided(present, absent), delta_of_all)
+    assert exact(upper) <= delta_of_all <= exact(lower)
+    assert lower > 0.93 * upper
+
+
+@pytest.mark.parametrize("delta_of_all", [0.01, 0.3])
+@pytest.mark.parametrize(("present", "absent"), [(0.1, 1.5), (1.5, 0.1)])
+@pytest.mark.parametrize("choices", [4 * PoissonSubsampled(NoisyMax(1.0), 0.4), PoissonSubsampled(NoisyMax(2.0), 0.7)])
+def test_beside_choices_both_are_of_one_direction(
+    choices: Release, present: float, absent: float, delta_of_all: float
+) -> None:
+    lower, upper = accounting.bound(choices + lopsided(present, absent), delta_of_all)
+    assert 0.998 * upper < lower <= upper
 
 
 @pytest.mark.filterwarnings("ignore:ε is only known:UserWarning")
