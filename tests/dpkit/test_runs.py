@@ -1,0 +1,115 @@
+"""What a run marks in its ledger, and what whoever may not go on with it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting import Budget, Ledger
+from dpkit.states import Run, RunStopped
+from dpkit.states.run import newest
+
+B = Budget(1.0, 1e-6)
+
+
+def release(run: Run, state: dict[str, Any] | None = None) -> None:
+    """One, of nothing."""
+    run.check_process()
+    with run.lock:
+        run.begin()
+        run.commit((lambda: state) if state is not None else None)
+        run.end()
+
+
+def resumed(saved: dict[str, Any], ledger: Ledger | None, **more: Any) -> Run:
+    run = Run("sums", ledger=ledger)
+    run.resume(saved, ledger=ledger, unattended=False, **more)
+    return run
+
+
+def test_a_ledger_has_a_mark_only_of_what_may_have_a_double() -> None:
+    ledger = Ledger(B)
+    run = Run("sums", ledger=ledger)
+    for _ in range(3):
+        release(run)
+    assert ledger.newest_mark(run.id) is None  # no state of it is anywhere
+    run.state()
+    for _ in range(3):
+        release(run)
+    mark = ledger.newest_mark(run.id)
+    assert mark is not None
+    assert (mark.step, run.step) == (4, 6)  # the first after the state went out
+    run.state()
+    release(run)
+    mark = ledger.newest_mark(run.id)
+    assert mark is not None
+    assert mark.step == 7
+
+
+def test_a_checkpoint_is_a_state_that_is_out(tmp_path: Path) -> None:
+    ledger = Ledger(B)
+    run = Run("sums", ledger=ledger)
+    run.keep_in(tmp_path / "sums.state")
+    for step in range(1, 4):
+        release(run, {"total": float(step)})
+        mark = ledger.newest_mark(run.id)
+        assert (0 if mark is None else mark.step) == (0 if step == 1 else step)
+        tree, digest = newest(tmp_path / "sums.state", ledger)
+        assert (tree["total"], tree["run"]["step"]) == (step, step)
+        assert mark is None or mark.digest == digest
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".sums.state.lock", "sums.state"]
+
+
+def test_of_two_that_go_on_with_a_state_one_is_stopped_for_good(tmp_path: Path) -> None:
+    ledger = Ledger(B)
+    run = Run("sums", ledger=ledger)
+    release(run)
+    saved = run.state()
+    first, second = resumed(saved, ledger), resumed(saved, ledger)
+    second.keep_in(tmp_path / "second.state")
+    release(first)
+    for _ in range(2):
+        with pytest.raises(RunStopped, match="another process goes on with this run") as stopped:
+            release(second, {"total": 1.0})
+        # the checkpoint that it has kept is no way out
+        assert "load the newest checkpoint" not in str(stopped.value)
+        assert "at its end" not in str(stopped.value)
+    assert [path.name for path in tmp_path.iterdir()] == [".second.state.lock"]  # no draft, and nothing in its place
+    release(first)
+    mark = ledger.newest_mark(run.id)
+    assert mark is not None
+    assert mark.step == 2 == saved["step"] + 1
+    with pytest.raises(ValueError, match="must be the newest of its run"):
+        resumed(saved, ledger)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_who_was_stopped_in_a_release_is_told_the_way_out(tmp_path: Path, kept: bool) -> None:
+    run = Run("sums")
+    if kept:
+        run.keep_in(tmp_path / "sums.state")
+    release(run, {"total": 1.0})
+    with run.lock:
+        run.begin()  # and an interrupt comes
+    way_out = "load the newest checkpoint, .*sums.state" if kept else "must not be noised again"
+    for call in (run.begin, run.state, run.check):
+        with pytest.raises(RunStopped, match=f"stopped at release 2: .*{way_out}"):
+            call()
+    assert (run.step, repr(run)) == (2, "Run('sums'): 2 releases, stopped")
+
+
+def test_a_second_continuation_is_refused_at_once_where_it_is_asked_for() -> None:
+    ledger = Ledger(B)
+    run = Run("sums", ledger=ledger)
+    release(run)
+    saved = run.state()
+    first = resumed(saved, ledger, once=True)
+    mark = ledger.newest_mark(run.id)
+    assert mark is not None
+    assert mark.step == first.step == saved["step"] + 1
+    with pytest.raises(ValueError, match=r"marked release 2 of 'sums', got another state, at release 1"):
+        resumed(saved, ledger, once=True)
+    release(first)
+    assert first.step == 3
