@@ -2,6 +2,7 @@
 
 import math
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -285,6 +286,81 @@ def test_other_software_says_the_same():
     assert both.epsilon(1e-6) == pytest.approx(epsilon(KINDS["samples"] + Laplace(3.0), 1e-6), rel=1e-3)
     with pytest.raises(ValueError, match="pessimistic"):
         PLD.from_dp_accounting(distribution.from_laplace_mechanism(1.0, pessimistic_estimate=False))
+
+
+class Mass:
+    """What dp-accounting keeps of a loss in one direction: losses that are multiples of a step, rounded up."""
+
+    def __init__(self, step, first, probabilities, infinite, pessimistic):
+        self._discretization, self._lower_loss, self._probs = step, first, np.asarray(probabilities)
+        self._infinity_mass, self._pessimistic_estimate = infinite, pessimistic
+
+    def to_dense_pmf(self):
+        return self
+
+
+class Distribution:
+    def __init__(self, remove, add=None):
+        self._pmf_remove, self._pmf_add = remove, remove if add is None else add
+
+
+@pytest.fixture
+def other_software(monkeypatch):
+    """As much of dp-accounting as is called, where it is not installed."""
+    names = "dp_accounting", "dp_accounting.pld"
+    modules = {name: types.ModuleType(name) for name in names}
+    modules[names[1]].pld_pmf = types.SimpleNamespace(DensePLDPmf=Mass)
+    modules[names[1]].privacy_loss_distribution = types.SimpleNamespace(PrivacyLossDistribution=Distribution)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.mark.parametrize("kind", ["one", "a sum", "failures", "nothing", "allocated"])
+def test_what_is_handed_over_and_back_costs_what_it_did(kind, other_software):
+    held = PLD.of(KINDS[kind])
+    theirs = held.to_dp_accounting()
+    for pmf in (theirs._pmf_remove, theirs._pmf_add):
+        assert pmf._pessimistic_estimate
+        assert pmf._probs.sum() + pmf._infinity_mass == pytest.approx(1.0, abs=1e-8)
+        losses = pmf._discretization * (pmf._lower_loss + np.arange(pmf._probs.size))
+        for at in (0.1, 1.0):
+            said = pmf._infinity_mass + float(pmf._probs @ np.maximum(-np.expm1(np.minimum(at - losses, 0.0)), 0.0))
+            assert said <= held.delta(at) * (1 + 1e-4) + 1e-9
+    back = PLD.from_dp_accounting(theirs)
+    for at in (0.1, 1.0):
+        assert back.delta(at) == pytest.approx(held.delta(at), rel=1e-4, abs=1e-9)
+    assert back.epsilon(1e-6) == pytest.approx(held.epsilon(1e-6), rel=1e-3, abs=1e-9)
+
+
+def test_what_was_cut_off_as_infinite_is_counted_once(other_software):
+    """And what a loss lacks is infinite, too; an estimate from the other side is no bound."""
+    more = PLD.from_dp_accounting(Distribution(Mass(0.5, 0, [0.6, 0.3], 0.2, True)))
+    assert more.delta(0.25) == pytest.approx(0.2 + 0.3 * -math.expm1(-0.25), rel=1e-9)
+    less = PLD.from_dp_accounting(Distribution(Mass(0.5, 0, [0.5, 0.3], 0.1, True)))
+    assert less.delta(0.25) == pytest.approx(0.2 + 0.3 * -math.expm1(-0.25), rel=1e-9)
+    mild, strong = Mass(0.5, 0, [0.7, 0.3], 0.0, True), Mass(0.5, 0, [0.4, 0.6], 0.0, True)
+    for one, other in ((mild, strong), (strong, mild)):
+        found = PLD.from_dp_accounting(Distribution(one, other))
+        assert found.delta(0.25) == pytest.approx(0.6 * -math.expm1(-0.25), rel=1e-9)
+        with pytest.raises(ValueError, match="pessimistic"):
+            PLD.from_dp_accounting(Distribution(one, Mass(0.5, 0, [0.4, 0.6], 0.0, False)))
+
+
+def test_both_directions_are_handed_over_on_one_grid(other_software):
+    """The wider one, with losses rounded up."""
+    fine, wide = (GridPair(step, -1, np.array([0.4, 0.2, 0.4]), 0.0) for step in (0.1, 0.25))
+    theirs = PLD._of_grids([fine], [wide], 0.0).to_dp_accounting()
+    assert theirs._pmf_remove._discretization == theirs._pmf_add._discretization
+    step = theirs._pmf_add._discretization
+    held = PLD._of_grids([fine], [wide], 0.0)
+    for at in (0.0, 0.05, 0.15):
+        found = []
+        for pmf in (theirs._pmf_remove, theirs._pmf_add):
+            losses = step * (pmf._lower_loss + np.arange(pmf._probs.size))
+            found.append(float(pmf._probs @ np.maximum(-np.expm1(np.minimum(at - losses, 0.0)), 0.0)))
+        assert max(found) >= held.delta(at) * (1 - 1e-9)
+        # by no more than one step
+        assert max(found) <= held.delta(max(0.0, at - step)) + step
 
 
 def test_without_other_software_it_says_what_is_missing(monkeypatch):

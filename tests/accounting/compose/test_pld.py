@@ -25,7 +25,7 @@ from accounting import (
     parallel,
 )
 from accounting.compose.convolution import Convolution, Sum
-from accounting.compose.pld import is_quick
+from accounting.compose.pld import is_enough, is_quick
 from accounting.loss.gumbel_maxima import SpanPair
 
 
@@ -224,6 +224,30 @@ def test_it_is_the_smallest_of_all_that_apply():
         bounds = compare(total, 1e-6)
         assert min(bounds, key=bounds.get) == "pld"
         assert epsilon(total, 1e-6).accountant == "pld"
+
+
+@pytest.mark.parametrize(
+    ("release", "at", "enough"),
+    [
+        (500 * PoissonSubsampled(Gaussian(1.0), 0.02), None, True),
+        (100 * Laplace(2.0) + Gaussian(3.0), None, True),
+        (Laplace(2.0), None, False),  # a closed form, as others have
+        (500 * PoissonSubsampled(Gaussian(1.0), 0.02), 99.0, True),
+        (500 * PoissonSubsampled(Gaussian(1.0), 0.02), 101.0, False),  # beyond use
+        (20 * LocalShuffled(1.0, 2000), None, False),  # the pair is more than what it is of
+        (3 * Laplace(1.0), 2.84, True),
+        (3 * Laplace(1.0), 2.86, False),  # next to all the largest losses together
+        (4 * PoissonSubsampled(PureDP(1.0), 0.5), 0.94 * 4 * math.log1p(0.5 * math.expm1(1.0)), True),
+        (4 * PoissonSubsampled(PureDP(1.0), 0.5), 0.96 * 4 * math.log1p(0.5 * math.expm1(1.0)), False),
+        (parallel(3 * Laplace(1.0), 5 * Laplace(2.0)), 2.84, True),
+        (parallel(3 * Laplace(1.0), Laplace(0.1)), 2.0, False),  # one of the branches is a single release
+    ],
+)
+def test_where_no_other_accountant_can_say_less_none_is_asked(release, at, enough):
+    found = pld_epsilon(release, 1e-6) if at is None else at
+    assert is_enough(release, found) is enough
+    if enough and at is None:
+        assert min(compare(release, 1e-6).values()) == found
 
 
 def test_offsets_that_follow_epsilon_are_not_the_tightest_under_composition():

@@ -42,6 +42,7 @@ def test_errors_are_within_their_bounds(kind, gap):
     beyond = [float(gap) - relative * float(a) for gap, a in zip(gaps, found, strict=True)]
     assert max(beyond) <= largest
     assert math.sqrt(sum(max(0.0, gap) ** 2 for gap in beyond)) <= norm
+    assert norm <= largest * math.sqrt(n) * (1 + 1e-9)
     # neither bound is idle, and nothing but a transform needs the first
     assert (largest > 1e-17, relative > 0) == ((True, False) if kind is Transformed else (False, True))
     assert kind is Transformed or largest < 1e-290
