@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from inspect import Parameter, signature
@@ -16,18 +16,20 @@ from accounting import Budget, BudgetExceeded
 from dpkit import randomness
 from dpkit.models.links import Link
 from dpkit.states import files
-from dpkit.states.entries import conform, generator, generator_text, short
+from dpkit.states.entries import conform, generator, generator_text, plain, short
 from dpkit.states.run import newest
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
     from dpbandits.durability.pending import Pending
+    from dpbandits.policy.private import PrivatePolicy
     from dpbandits.policy.protocol import Policy
 
 __all__ = [
     "Loader",
     "config_of",
     "constructor_arguments",
+    "gathered",
     "kind_name",
     "keywords",
     "known_kind",
@@ -39,11 +41,14 @@ __all__ = [
     "save",
     "tree_of",
     "with_names",
+    "with_newer",
     "without_names",
 ]
 
 # arguments that a state does not keep: they come with the one who loads it
 _OF_THE_LOADER = ("rng", "ledger", "checkpoint", "decision_log")
+# fields of public halves that came with the level of rewards. States of before hold the base rate that was in force
+_OF_LEVELS = ("level", "levelled", "deviations", "before")
 # every policy there is, by module and name: so that ``load`` finds those of users, too
 _kinds: dict[str, type[Policy]] = {}
 
@@ -142,6 +147,14 @@ def renamed(saved: Any, names: Iterable[str]) -> Any:
     return {older.get(name, name): value for name, value in saved.items()}
 
 
+def gathered(saved: Any, names: Sequence[str]) -> Any:
+    """``saved``, of which older versions had what ``sums`` keep, under these ``names``, beside the public half."""
+    found = renamed(saved, names)
+    if not isinstance(found, Mapping) or names[1] not in found:
+        return found
+    return {name: one for name, one in found.items() if name not in names} | {"sums": {n: found[n] for n in names}}
+
+
 def with_names(policy: Policy, learned: dict[str, Any]) -> dict[str, Any]:
     """What is kept, with the arms where they come and go."""
     return learned if policy.catalogue is None else {"arms": policy.catalogue.kept(), "learned": learned}
@@ -155,6 +168,17 @@ def without_names(policy: Policy, saved: Any) -> Any:
     for _ in range(before, len(policy.catalogue)):
         policy.grow()
     return learned
+
+
+def with_newer(policy: PrivatePolicy[Any], saved: Any) -> Any:
+    """What was saved, with the fields of the public half that an earlier version did not keep, as at the start."""
+    if not (isinstance(saved, Mapping) and isinstance(saved.get("public"), Mapping)):
+        return saved
+    names = policy.newer if policy.stated_base_rate is None else policy.newer + _OF_LEVELS
+    start = plain(policy.public)
+    learns = policy.stated_base_rate is None and not start.get("levelled", False)
+    names = policy.newer if learns else policy.newer + _OF_LEVELS
+    return {**saved, "public": {name: start[name] for name in names if name in start} | dict(saved["public"])}
 
 
 def open_decision(policy: Policy, pending: Pending) -> Pending:

@@ -8,14 +8,16 @@ what was released. ``examples/extend/policy.py`` has a policy of one page that i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar
 
-from accounting import Release
+import numpy as np
+
+from accounting import Budget, Release
 from accounting.arrays import Array
 from dpbandits.durability.pending import Pending
 from dpbandits.policy.choices import Law
 
-__all__ = ["NoisySums", "Record", "Refit", "Rule"]
+__all__ = ["NoisySums", "Record", "Refit", "Rule", "Terms"]
 
 Public = TypeVar("Public")
 Told = TypeVar("Told", contravariant=True)
@@ -48,8 +50,17 @@ class NoisySums(Protocol):
         """The inverse of :meth:`kept`, checked."""
 
 
+class Terms(TypedDict):
+    """What running sums are told of a run: what all of it may cost, how long it is, and where noise comes from."""
+
+    budget: Budget
+    releases: int
+    horizon: int
+    rng: np.random.Generator
+
+
 class Rule(Protocol[Told]):
-    """How arms are chosen from what is public."""
+    """How arms are chosen from what is public; it may name in ``reads`` the fields that it looks at."""
 
     def __call__(self, public: Told, arms: Array, since: int, /) -> Array | Law:
         """What is maximised, or the law of the choice; the last release came after ``since`` rounds, 0 if none."""

@@ -52,7 +52,7 @@ from dpbandits.policy.decision import Decision
 from dpbandits.policy.learned_range import LearnedRange, units_of
 from dpbandits.policy.many import Each, Laws, Rounds
 from dpbandits.policy.options import CommonOptions, PrivateOptions, RewardRange
-from dpbandits.policy.parts import Record, Refit, Rule
+from dpbandits.policy.parts import Record, Refit, Rule, Terms
 from dpbandits.policy.progress import Found, Progress
 from dpbandits.policy.protocol import Policy
 from dpbandits.policy.released import Released
@@ -142,10 +142,12 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     # the attributes of the secret half: parts that keep and resume themselves, arrays, and numbers
     secret: ClassVar[tuple[str, ...]] = ("sums",)
-    # the fields of the public half that choices depend on; where none is named, all of them
+    # the fields of the public half that choices depend on; where neither this nor ``rule.reads`` names any, all of them
     choices_read: ClassVar[tuple[str, ...]] = ()
     # attributes besides ``public`` that are public, are no parameters, and change
     public_parts: ClassVar[tuple[str, ...]] = ()
+    # fields of the public half that states of earlier versions lack: they go on with those of the start
+    newer: ClassVar[tuple[str, ...]] = ()
     # whether the cost that a constructor states holds for m > 1 records of one person, too
     prices_persons: ClassVar[bool] = False
     # whether it prices all rounds of a person by a total of its own, with no cap on what it learns of each
@@ -218,7 +220,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.counting: AsRewarded = counting_of(self.trust, totals=self.prices_totals)
         self.drops_arms = self.counting.as_decided
         self.unseen: Public | None = None  # released, and not yet durable
-        self._told = False  # that nothing is learned
+        self._told: set[str] = set()  # of what has been warned
         self._new_checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
 
     @property
@@ -236,9 +238,24 @@ class PrivatePolicy(Policy, Generic[Public]):
         """How many decisions the algorithm knows of: those since the range of rewards is known."""
         return self.decisions if self.scale is None else self.scale.clock(self.decisions)
 
+    @property
+    def theta(self) -> Array:
+        """θ as released, where there is one."""
+        return self.public.theta  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def level(self) -> float:
+        """The released level on the link's scale, where there is one: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
+        return self.public.level  # type: ignore[attr-defined, no-any-return]
+
     def in_rewards(self, value: float) -> float:
         """A number in the units of ``reward_range``, in those of rewards; NaN before their range is known."""
         return value if self.scale is None else self.scale.original(value)
+
+    def terms(self) -> Terms:
+        """What running sums are told of the run."""
+        horizon = integer("horizon", self.horizon, at_least=1)
+        return {"budget": self.budget, "releases": len(self.schedule.ends), "horizon": horizon, "rng": self.rng}
 
     def open_run(self, cost: Release, scope: str | None = None, *, delay: int = 0) -> None:
         """Charge the whole run, before any noise is drawn, and make the checkpoint.
@@ -275,12 +292,6 @@ class PrivatePolicy(Policy, Generic[Public]):
         unit = "person" if self.persons is not None else None
         self.ledger.spend(cost, label=scope or self.label, scope=scope, unit=unit, simulation=simulation, unique=unique)
 
-    def charge_once(self, cost: Release, scope: str) -> None:
-        """Record the cost of a scope of this run, unless it was recorded before a crash."""
-        # its row may lie in a scope of the ledger's own; the label is this scope's alone
-        if not any((row.label, row.release) == (scope, cost) for row in self.ledger.rows()):
-            self.charge(cost, scope)
-
     @property
     def checkpoint(self) -> Path | None:
         """Where the state is saved at every release."""
@@ -303,11 +314,10 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def learn_many(self, made: Together, rewards: Sequence[float]) -> None:
         """As ``learn`` does one after the other: at once, if records and sums can."""
-        if "learn" not in self.own and hasattr(self.record, "many") and hasattr(self.sums, "add_many"):
+        if hasattr(self.record, "many") and hasattr(self.sums, "add_many"):
             self.sums.add_many(*self.record.many(made, np.array(rewards), self.public))
         else:
-            for pending, reward in zip(made, rewards, strict=True):
-                self.learn(pending, reward)
+            super().learn_many(made, rewards)
 
     def close_batch(self) -> Public:
         """Close the open batch, draw noise, and return what is public from now on; ``releases`` counts it later."""
@@ -388,11 +398,8 @@ class PrivatePolicy(Policy, Generic[Public]):
             self.run.check()
 
     def look_at_pace(self) -> None:
-        """Say once that nothing is learned, if that is so."""
-        if self._told or not progress.hopeless(self):
-            return
-        self._told = True
-        progress.warn(self)
+        """Say once that nothing is learned, and once that rewards are not what the model says, if that is so."""
+        progress.look(self, self._told)
 
     def found(self) -> Found:
         """What was found so far, for :meth:`progress`: by default the length of θ, where there is one."""
@@ -402,21 +409,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         return Found(length=length, missing=dict.fromkeys(("signal", "theta_length", "predicted", "seen"), why))
 
     def progress(self) -> Progress:
-        """How far the run has come, from what was released: signal over noise, levels, lengths; costs nothing.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from accounting import Budget
-        >>> from dpbandits.policies import PrivateArms
-        >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
-        >>> policy = PrivateArms(["red", "blue"], budget=Budget(4.0, 0.0), horizon=2000, rng=rng)
-        >>> for _ in range(1000):
-        ...     decision = policy.select()
-        ...     policy.update(decision, float(rng.random() < {"red": 0.2, "blue": 0.6}[decision.name]))
-        >>> max(policy.progress().signal.values()) > 1.0
-        True
-        """
+        """How far the run has come, from what was released: signal over noise, levels, lengths; costs nothing."""
         self.check_process()
         with self.lock:
             return progress.of(self)
@@ -540,7 +533,8 @@ class PrivatePolicy(Policy, Generic[Public]):
         return state.with_names(self, {"public": plain(public), **kept(self, self.secret)})
 
     def resume(self, saved: Any) -> None:
-        resume(self, ("public", *self.secret), state.renamed(state.without_names(self, saved), self.secret))
+        found = state.renamed(state.without_names(self, saved), self.secret)
+        resume(self, ("public", *self.secret), state.with_newer(self, found))
 
     def books(self) -> dict[str, Any]:
         persons = {} if self.persons is None else {"persons": self.persons.kept()}

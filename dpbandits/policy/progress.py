@@ -33,7 +33,7 @@ from dpkit.models.prior import Prior
 if TYPE_CHECKING:
     from dpbandits.policy.private import PrivatePolicy
 
-__all__ = ["Found", "Progress", "along", "found_along", "hopeless", "noise_alone", "of", "rms", "warn"]
+__all__ = ["Found", "Progress", "along", "found_along", "hopeless", "look", "noise_alone", "of", "rms"]
 
 # of all rounds, before which nothing is said
 _EARLY = 0.3
@@ -100,6 +100,19 @@ class Progress:
         The share of rewards that were clipped.
     missing : dict of str to str
         For what is None, or empty, the reason.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> from dpbandits.policies import PrivateArms
+    >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
+    >>> policy = PrivateArms(["red", "blue"], budget=Budget(4.0, 0.0), horizon=2000, rng=rng)
+    >>> for _ in range(1000):
+    ...     decision = policy.select()
+    ...     policy.update(decision, float(rng.random() < {"red": 0.2, "blue": 0.6}[decision.name]))
+    >>> max(policy.progress().signal.values()) > 1.0
+    True
     """
 
     policy: str
@@ -244,14 +257,34 @@ def hopeless(policy: PrivatePolicy[Any]) -> bool:
     return T is not None and not forgets and T >= _SHORTEST and noise_alone(policy.found(), policy.decisions / T)
 
 
-def warn(policy: PrivatePolicy[Any]) -> None:
-    """Say that a run learns nothing, and what would help."""
-    rate = ", a base_rate that is known" if policy.stated_base_rate is None else ""
-    warnings.warn(
-        f"{type(policy).__name__}: what it has learned cannot be told from noise yet, and at this pace will not be by "
-        f"the horizon: after {policy.decisions:,} of {policy.horizon:,} rounds signals are "
-        f"{rms(policy.found().signal):.2g} times their noise, where 1 is noise alone. A larger ε or a longer horizon "
-        f"would help{rate}, fewer features or arms, and above all a reward_range no wider than rewards are, or "
-        "reward_range='learned'; see policy.progress()",
-        stacklevel=6,
-    )
+def look(policy: PrivatePolicy[Any], told: set[str]) -> None:
+    """After releases: say once that a run learns nothing, and once that rewards are not what its model says.
+
+    ``told`` holds what was said. A ``misfit`` in the public half is the mean residual of rewards along θ, where it is
+    far from 0: (r − μ)·xᵀθ on average. As μ − c₀ has the sign of xᵀθ, which no sum tells, rewards are known to be
+    farther from the base rate c₀ than the model says, or nearer to it, but not whether they are above or below.
+    """
+    misfit = getattr(policy.public, "misfit", 0.0)
+    if "pace" not in told and hopeless(policy):
+        told.add("pace")
+        _warn(
+            f"{type(policy).__name__}: what it has learned cannot be told from noise yet, and at this pace will not be "
+            f"by the horizon: after {policy.decisions:,} of {policy.horizon:,} rounds signals are "
+            f"{rms(policy.found().signal):.2g} times their noise, where 1 is noise alone. A larger ε or a longer "
+            f"horizon would help{', a base_rate that is known' if policy.stated_base_rate is None else ''}, fewer "
+            "features or arms, and above all a reward_range no wider than rewards are, or reward_range='learned'; see "
+            "policy.progress()"
+        )
+    if "fit" not in told and misfit:
+        told.add("fit")
+        far = "much farther from" if misfit > 0 else "much nearer to"
+        side = "" if misfit > 0 else ", or on its other side,"
+        _warn(
+            f"rewards are {far} base_rate={policy.base_rate:g}{side} than the model says of the arms that it prefers: "
+            "the base rate may be far off; state a better guess, or give every arm a constant feature"
+        )
+
+
+def _warn(message: str) -> None:
+    # to whoever called the policy's ``select``
+    warnings.warn(message, stacklevel=6)

@@ -341,7 +341,8 @@ def choosing(policy: PrivatePolicy[Any]) -> dict[str, Any]:
     """The part of the public half that choices depend on."""
     found = vars(policy.public)
     parts = {name: getattr(policy, name) for name in policy.public_parts}
-    return {name: found[name] for name in policy.choices_read or found} | parts
+    reads = policy.choices_read or getattr(getattr(policy, "rule", None), "reads", ())
+    return {name: found[name] for name in reads or found} | parts
 
 
 def choose_by(shell: PrivatePolicy[Any], saved: Any) -> None:

@@ -63,6 +63,10 @@ class ManyRounds:
         super().__init_subclass__(**arguments)
         made_by = {name: next((one for one in cls.__mro__ if name in vars(one)), cls) for name in _PASSED_OVER}
         cls.own = frozenset(name for name, one in made_by.items() if not _of_any_policy(name, one.__module__))
+        # whoever says something else of one round says it of many
+        for name in ("note", "decided", "learn"):
+            if _place(cls, name) < _place(cls, many := f"{name}_many"):
+                setattr(cls, many, vars(ManyRounds)[many])
 
     def select_many(
         self, arms: ArrayLike | Sequence[Any] | int, persons: Sequence[str | bytes | int] | None = None
@@ -157,6 +161,11 @@ class ManyRounds:
         """As ``decided`` does one after the other."""
         for pending in made:
             cast("Policy", self).decided(pending)
+
+    def learn_many(self, made: Together, rewards: Sequence[float]) -> None:
+        """As ``learn`` does one after the other."""
+        for pending, reward in zip(made, rewards, strict=True):
+            cast("Policy", self).learn(pending, reward)
 
     def check_told(self, key: int, reward: Any) -> None:
         """Refuse what ``update`` would: asked of all rewards before the first, where a class has its own ``update``."""
@@ -355,6 +364,11 @@ def _log(policy: Policy, made: Stretch, rounds: Rounds, persons: Sequence[Any]) 
     if policy.decision_log is not None:
         for i, (arms, person) in enumerate(zip(rounds, persons, strict=True)):
             policy.decision_log.decided(made.decision(i, policy.waiting.run), arms, person, made.release)
+
+
+def _place(kind: type, name: str) -> int:
+    """How far up a class has a method from."""
+    return next(i for i, one in enumerate(kind.__mro__) if name in vars(one))
 
 
 def _of_any_policy(name: str, module: str) -> bool:

@@ -197,10 +197,7 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
             self.dim,
             K,
             0.5 / self.record.spread,
-            budget=budget,
-            releases=len(self.schedule.ends),
-            horizon=T,
-            rng=self.rng,
+            **self.terms(),
             discount=batch_discount(self.discount, self.first_batch),
         )
         self.public = self.fit.nothing(K)
@@ -208,8 +205,7 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
         remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
         steep, noise = S * self.link.lipschitz(S), self.sums.noise(max(1, len(self.schedule.ends)))
         clear = clarity(self.dim + 1, remembered / K, 1.0, steep, noise)
-        if self.prior is None:
-            warn_of_cold_start(clear, self.dim + 1, T, budget)
+        warn_of_cold_start(self, clear, self.dim + 1)
         self.open_run(self.sums.cost)
 
     @property

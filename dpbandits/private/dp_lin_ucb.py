@@ -207,14 +207,8 @@ class DPLinUCB(PrivatePolicy[Estimate]):
 
         self.record = Record(self.base_rate)
         self.sums = PairSums(
-            self.dim,
-            1.0,
-            max(high - self.base_rate, self.base_rate - low),
-            self.reward_share,
-            budget=budget,
-            releases=len(self.schedule.ends),
-            horizon=T,
-            rng=self.rng,
+            *(self.dim, 1.0, max(high - self.base_rate, self.base_rate - low), self.reward_share),
+            **self.terms(),
             records=self.rounds_per_person,
             mechanism=self.mechanism,
             least=1.0,
@@ -230,12 +224,5 @@ class DPLinUCB(PrivatePolicy[Estimate]):
             known = Prior.of(self.prior, self.dim, 0.0, self.theta_bound)
             self.refit = under_prior = UnderPrior(known, self.exploration, self.noise_bound, self.theta_bound)
             self.public = under_prior.nothing()
-        if self.prior is None:
-            clear = clarity(self.dim, T, 1.0, self.theta_bound, noises[-1][1], noises[-1][0])
-            warn_of_cold_start(clear, self.dim, T, budget)
+        warn_of_cold_start(self, clarity(self.dim, T, 1.0, self.theta_bound, noises[-1][1], noises[-1][0]))
         self.open_run(self.sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta

@@ -222,11 +222,6 @@ class DPHDB(PrivatePolicy[Estimates]):
         self.open_run(cost)
 
     @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
-
-    @property
     def forced_theta(self) -> Array:
         """The forced-sample estimates; zero before there are any."""
         return self.public.forced_theta

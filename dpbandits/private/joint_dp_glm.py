@@ -96,6 +96,7 @@ import numpy as np
 from accounting import Budget, calibrate
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
+from dpbandits.durability.state import gathered
 from dpbandits.policy.as_published import as_published
 from dpbandits.policy.parameters import Parameters, checked_parameters, no_prior
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
@@ -110,8 +111,8 @@ from dpbandits.private.parts.capped_calls import (
     largest_gradient,
 )
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.records import ONCE_SHARE, begins_in_the_middle, known_after, with_level
-from dpbandits.private.parts.two_designs import Designs, Levels, Price, older
+from dpbandits.private.parts.records import ONCE_SHARE, begins_in_the_middle, known_after
+from dpbandits.private.parts.two_designs import Designs, Levels, Price
 from dpkit.geometry import vector_sensitivity
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
@@ -314,18 +315,8 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         self.public = Estimates.nothing(dim, self.levels, after is None)
         # a gradient of all rounds, with the noise of the call that has the largest share
         noise = self.calls.z / math.sqrt(call_share(0, min(caps))) * self.calls.sensitivity
-        warn_of_cold_start(clarity(dim, T, slope, S, noise), dim, T, budget)
+        warn_of_cold_start(self, clarity(dim, T, slope, S, noise))
         self.open_run(price(z))
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
-
-    @property
-    def level(self) -> float:
-        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
-        return self.public.level
 
     def note(self, arm: Array, index: int) -> tuple[int, ...]:
         # an arm that was chosen by criterion I is the one of largest norm
@@ -336,5 +327,4 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         return self.switches(self.public, self.sums, self.decisions, self.rng)
 
     def resume(self, saved: Any) -> None:
-        saved = older(saved)
-        super().resume(saved if self.switches.numbers else with_level(saved, level=0.0, levelled=True))
+        super().resume(gathered(saved, Designs.KEPT))

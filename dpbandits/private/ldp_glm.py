@@ -62,44 +62,32 @@ Cost per round: O(Kd²) to select, O(d²) to update, O(d³) at each refit; memor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
 from accounting import Budget
 from accounting.arrays import Array
-from accounting.checks import fraction, integer, positive
-from dpbandits.durability.state import renamed
-from dpbandits.policy.parameters import Exploration, checked_exploration
-from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
+from accounting.checks import integer, positive
+from dpbandits.policy.parameters import Exploration
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
+from dpbandits.private.parts.older_messages import older
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.records import (
-    Asked,
-    Levels,
-    balanced_share,
-    begins_in_the_middle,
-    never_cut,
-    with_level,
-)
-from dpkit.geometry import smat, svec
+from dpbandits.private.parts.records import Asked, Levels, never_cut
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior
 from dpkit.moments.local import PairMessages, Randomizer
-from dpkit.moments.pairs import pair_scales
-from dpkit.states.entries import plain
 
 __all__ = ["LDPGLM"]
 
 # the gradients' share where one coordinate of a message has more noise than its record is long: 0.83 ± 0.07 of the
 # regret at ε = 1, where 0.65 is better at 4
 _LOUD = 0.87
-# β of policies that were saved with sums of tangent records, and played by half-widths
-_BEFORE = 0.5
 
 
 @dataclass(frozen=True)
@@ -148,8 +136,8 @@ class LDPGLM(PrivatePolicy[Estimate]):
         Rounds before the first fit. By default T/100, at least 4d and at most T/20.
     gradient_share : float, optional
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ. By default from 0.65
-        to 0.8 (``private.parts.records.balanced_share``); and 0.87 where one coordinate of a message has more noise
-        than its record is long, as up to about ε = 2.
+        to 0.8 (``private.parts.records.Levels.gradient_share``); and 0.87 where one coordinate of a message has more
+        noise than its record is long, as up to about ε = 2.
     clip : float, optional
         B. By default the largest |r − c₀|; for counts at most 0.8 × a typical one.
     exploration : float or "inverse_gap"
@@ -184,7 +172,6 @@ class LDPGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["local"]] = "local"
     by_rows = True
     prices_persons = True
-    choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
     kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate", "clip": "stated_clip"}
     rule: PosteriorRule
     refit: Refit
@@ -210,52 +197,33 @@ class LDPGLM(PrivatePolicy[Estimate]):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
-        low, high = finite_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         T = integer("horizon", horizon, at_least=1)
-        self.first_batch = first_length(first_batch, max(4 * dim, T // 100), T)
-        self.growth = growth
+        self.first_batch, self.growth = first_length(first_batch, max(4 * dim, T // 100), T), growth
         self.schedule = Schedule.batches(T, self.first_batch, growth)
-        self.stated_clip = clip
-        learns = begins_in_the_middle(self) and len(self.schedule.ends) > 0
-        levels = Levels(self.link, S, (low, high), clip, learns, 0.0, T // 5)
-        self.clip, W = levels.base.B, levels.base.W
-        self.exploration, width = checked_exploration(exploration)
-        if learns and exploration == "inverse_gap":
-            self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
-        self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
 
-        known: dict[str, Any] = {
-            "budget": budget,
-            "rng": self.rng,
-            "records": self.rounds_per_person,
-            "randomizer": randomizer,
-        }
-        share = balanced_share(W, self.clip, S, dim) if gradient_share is None else gradient_share
-        self.sums = PairMessages(dim, W, self.clip, fraction("gradient_share", share), **known)
+        levels = Levels.of(self, clip, until=T // 5)
+        self.stated_clip, self.clip = clip, levels.base.B
+
+        def messages(share: float) -> PairMessages:
+            pair, records = (dim, levels.base.W, levels.base.B, share), self.rounds_per_person
+            return PairMessages(*pair, budget=budget, rng=self.rng, records=records, randomizer=randomizer)
+
+        self.gradient_share = levels.gradient_share(gradient_share, dim)
+        self.sums = messages(self.gradient_share)
         if gradient_share is None and self.sums.std > self.sums.longest:
-            share = _LOUD
-            self.sums = PairMessages(dim, W, self.clip, share, **known)
-        self.gradient_share = share
+            self.gradient_share, self.sums = _LOUD, messages(_LOUD)
         self.randomizer = self.sums.randomizer
         self.record = Record(levels, Asked.of(self.first_batch, self.sums.number_std, T))
-        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, False, learns)
-        # every message has noise of its own: what H and b tell of a batch is in no other metric
+
+        self.rule = PosteriorRule.of(self.link, exploration, gamma_scale, given=False, levels=levels.learned)
+        self.exploration, self.gamma_scale = self.rule.exploration, self.rule.gamma_scale
         prior, alike = Prior.of(None, dim, self.ridge * dim / S**2, S), np.ones((dim, dim))
-        self.refit = Refit(levels, S, prior, False, width, alike, T, None, False)
+        # every message has noise of its own: what H and b tell of a batch is in no other metric
+        self.refit = Refit(levels, prior, self.rule, alike, T, None, shapes=False)
         self.public = self.refit.nothing()
         self.open_run(self.sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
-
-    @property
-    def level(self) -> float:
-        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
-        return self.public.level
 
     def found(self) -> Found:
         # where the level has moved, a stated clip is another one
@@ -263,36 +231,4 @@ class LDPGLM(PrivatePolicy[Estimate]):
         return found_along(self.public.theta, self.public.covariance, self.refit.prior, cut)
 
     def resume(self, saved: Any) -> None:
-        names = ("sums", "messages")
-        saved = renamed(saved, names)
-        if isinstance(saved, Mapping) and "messages" in saved:  # older states have both beside the public half
-            rest = {name: value for name, value in saved.items() if name not in names}
-            saved = {**rest, "sums": {name: saved[name] for name in names}}
-        if isinstance(saved, Mapping) and "uncertainty" in dict(saved.get("public", {})):
-            saved = self._of_tangents(saved)
-        if not self.record.levels.learned:
-            saved = with_level(saved, level=0.0, levelled=True)
-            if isinstance(saved, Mapping) and isinstance(saved.get("sums"), Mapping):
-                saved = {**saved, "sums": {"told": 0.0, "numbers": 0} | dict(saved["sums"])}
-        super().resume(saved)
-
-    def _of_tangents(self, saved: Mapping[str, Any]) -> dict[str, Any]:
-        """States of when records were tangents: their sums solve Hθ = b as those of secants do, in other units."""
-        sums, d = dict(saved["sums"]), self.dim
-        size = d * (d + 1) // 2
-        (a, c), old = (
-            self.sums.scales,
-            pair_scales(self.link.lipschitz(self.theta_bound), self.clip, self.gradient_share),
-        )
-        total = np.array(sums["sums"], dtype=np.float64)
-        H, b = smat(total[:size] / old[0]), total[size:] / old[1]
-        sums["sums"] = np.concatenate([svec(a * H), c * b])
-        sums["released"] = sums["messages"]
-        # about as many releases have been made
-        k = float(np.searchsorted(self.schedule.ends, sums["messages"], side="right"))
-        self.exploration = _BEFORE
-        self.rule, self.refit = replace(self.rule, exploration=_BEFORE), replace(self.refit, width=_BEFORE)
-        known = {"theta": dict(saved["public"])["theta"], "H": H, "b": b, "slopes": k, "secants": k, "totals": (H, b)}
-        # until the next release a random direction is added, of the length that θ may have
-        public = replace(self.refit.nothing(), root=_BEFORE * self.refit.prior.root, **known)
-        return {**saved, "sums": sums, "public": plain(public)}
+        super().resume(older(self, saved))

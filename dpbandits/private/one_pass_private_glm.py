@@ -17,7 +17,7 @@ has stopped growing: that frees runs that are stuck on a few arms. Whether arms 
 has grown by (``private.parts.noisy_estimate.standing``): f is larger if they do, and smaller as long as they need not.
 
 The noise of releases is the least on average with public weights: what a release's noise costs a bandit is most where
-there begins to be more signal than noise (``private.parts.release_weights``, ``dpkit.continual.Weighted``). Runs that
+there begins to be more signal than noise (``private.parts.cold_start``, ``dpkit.continual.Weighted``). Runs that
 are discounted, that release in every round or more than 64 times, or of persons with several records have other
 factors.
 
@@ -67,8 +67,8 @@ for shrinking eigenvalues.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Unpack
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -76,28 +76,17 @@ from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, positive
 from dpbandits.durability.pending import Together
-from dpbandits.policy.parameters import Exploration, batch_discount, checked_exploration
-from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
+from dpbandits.policy.parameters import Exploration, batch_discount
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
-from dpbandits.policy.together import until_scheduled
-from dpbandits.private.parts.change import surprise_bound
-from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
+from dpbandits.private.parts.cold_start import clarity, release_weights, warn_of_cold_start
 from dpbandits.private.parts.groups import FeatureGroups
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import (
-    EARLY,
-    SURE,
-    Levels,
-    balanced_share,
-    begins_in_the_middle,
-    never_cut,
-    with_level,
-)
-from dpbandits.private.parts.release_weights import release_weights
+from dpbandits.private.parts.progress import surprise_bound
+from dpbandits.private.parts.records import Levels, never_cut
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
 from dpkit.moments.pairs import PairSums
@@ -157,7 +146,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         share: with x_k = (0, …, z, …, 0, y_k)/√2, z in block k, the sets are the blocks, each with the features of y.
     gradient_share : float, optional
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ. By default from 0.65
-        to 0.8, more where rewards are rare (``private.parts.records.balanced_share``).
+        to 0.8, more where rewards are rare (``private.parts.records.Levels.gradient_share``).
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     metric : {"learned", "plain"}
@@ -205,11 +194,8 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["joint"]] = "joint"
     learns_range = True
     refit: Refit
-    record: Record
-    choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
     kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate", "clip": "stated_clip"}
     prices_persons = True
-    warned = False
 
     def __init__(
         self,
@@ -236,8 +222,8 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
-        S, T = positive("theta_bound", theta_bound), integer("horizon", horizon, at_least=1)
-        self.theta_bound = S
+        S = self.theta_bound = positive("theta_bound", theta_bound)
+        T = integer("horizon", horizon, at_least=1)
         self.discount = None if discount is None else fraction("discount", discount)
         self.longest_batch = None if longest_batch is None else integer("longest_batch", longest_batch, at_least=1)
         typical = 4 * dim if self.discount is None else max(1, round(0.05 / (1 - self.discount)))
@@ -246,64 +232,43 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         pace = growth if self.discount is None else 1.0
         self.schedule = Schedule.of(release, T, self.first_batch, pace, self.longest_batch)
         ends = self.schedule.ends
-        self.exploration, width = checked_exploration(exploration)
-        self.gamma_scale = positive("gamma_scale", gamma_scale)
-        self.ridge = positive("ridge", ridge)
-        self.prior = checked_prior(prior, self.dim, S)
-        low, high = finite_rewards(self.reward_range)
-        # what is learned is how far rewards are from the middle; counts begin at μ(0). A drifting world has no level
-        # that could be settled, and where the unit has several records they would have to share its coordinate, too
-        alone = discount is None and release == "scheduled" and (self.rounds_per_person or 1) == 1
-        learns = begins_in_the_middle(self) and alone and len(ends) > 0
-        if learns and exploration == "inverse_gap":
-            self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
-        self.stated_clip = clip
-        levels = Levels(self.link, S, (low, high), clip, learns)
-        if prior is None:
-            levels = replace(levels, early=EARLY, sure=SURE)
-        secant = levels.base
-        self.clip, W = secant.B, secant.W
-        share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
-        self.gradient_share = fraction("gradient_share", share)
+        self.ridge, self.prior = positive("ridge", ridge), checked_prior(prior, self.dim, S)
         self.metric = choice("metric", metric, "learned", "plain")
         self._features = FeatureGroups.of(groups, self.dim)
         self.groups = self._features.sets
+
+        # what is learned is how far rewards are from the middle; counts begin at μ(0). A drifting world has no level
+        # that could be settled, and where the unit has several records they would have to share its coordinate, too
+        able = discount is None and release == "scheduled" and (self.rounds_per_person or 1) == 1
+        levels = Levels.of(self, clip, able=able, early=prior is None, sure=prior is None)
+        self.stated_clip, self.clip, W = clip, levels.base.B, levels.base.W
+        self.gradient_share = levels.gradient_share(gradient_share, self.dim)
+        self.record = Record(levels)
 
         def weigh(noise_b: float, noise_H: float) -> Array:
             """How much the noise of each release matters, where that of a single one is this."""
             return release_weights(ends, clarity(self.dim, 1.0, W, S, noise_b, noise_H))
 
-        self.record = Record(levels)
         self.sums = PairSums(
-            self.dim,
-            W,
-            self.clip,
-            self.gradient_share,
-            budget=budget,
-            releases=len(ends),
-            horizon=T,
-            rng=self.rng,
+            *(self.dim, W, self.clip, self.gradient_share),
+            **self.terms(),
             records=self.rounds_per_person,
             discount=batch_discount(self.discount, 1 if release == "every_round" else self.first_batch),
             least=levels.least,
             weigh=weigh if release == "scheduled" else None,
             level=levels.share,
         )
-        known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
-        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None, learns)
+
+        given, known = prior is not None, Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S)
+        rule = PosteriorRule.of(self.link, exploration, gamma_scale, given=given, levels=levels.learned)
+        self.rule, self.exploration, self.gamma_scale = rule, rule.exploration, rule.gamma_scale
         shapes = metric == "learned" and groups is None and discount is None
-        self.refit = Refit(levels, S, *known, width, self._features.together, T, self.discount, shapes)
+        self.refit = Refit(levels, known, rule, self._features.together, T, self.discount, shapes)
         self.public = self.refit.nothing()
         noise_H, noise_b = self.sums.noise(max(1, len(ends)))
         remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
-        if self.prior is None:
-            warn_of_cold_start(clarity(self.dim, remembered, W, S, noise_b, noise_H), self.dim, T, budget)
+        warn_of_cold_start(self, clarity(self.dim, remembered, W, S, noise_b, noise_H))
         self.open_run(self.sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
 
     @property
     def changed(self) -> bool:
@@ -318,23 +283,8 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         cut = never_cut(self) if self.stated_clip is None else None
         return found_along(self.public.theta, self.public.covariance, self.refit.prior, cut)
 
-    @property
-    def level(self) -> float:
-        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
-        return self.public.level
-
-    def resume(self, saved: Any) -> None:
-        super().resume(saved if self.record.levels.learned else with_level(saved, level=0.0, levelled=True))
-
     def checked_arms(self, arms: ArrayLike | None) -> Array:
         return self._features.checked(super().checked_arms(arms))
 
     def checked_many(self, arms: Array) -> Array | None:
         return self.offer.checked_many(arms, self.dim) if self.groups is None else None
-
-    def steady(self) -> int:
-        return until_scheduled(self)
-
-    def prepare(self, arms: Array) -> None:
-        super().prepare(arms)
-        warn_of_misfit(self)

@@ -60,14 +60,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Unpack
 
 from accounting import Budget
-from accounting.arrays import Array
 from accounting.checks import fraction, integer, nonnegative, positive
-from dpbandits.policy.private import PrivateOptions, PrivatePolicy, checked_budget, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, checked_budget
 from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule
 from dpbandits.private.parts.cold_start import warn_of_cold_start
-from dpbandits.private.parts.records import EARLY, Levels, begins_in_the_middle, with_level
+from dpbandits.private.parts.records import Levels
 from dpbandits.private.parts.refreshed import (
     Estimate,
     Refit,
@@ -171,28 +170,14 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         self.prior = checked_prior(prior, self.dim, S)
 
         m = len(self.schedule.ends)
-        rewards = finite_rewards(self.reward_range)
-        learns, early = begins_in_the_middle(self) and m > 0, EARLY if prior is None else 0.0
-        self.contributions = Levels(self.link, S, rewards, None, learns, early)
+        self.contributions = Levels.of(self, None, early=prior is None)
         self.contribution = record_at(self.contributions, 0.0)
-        share = self.contributions.share
-        self.sums = self.sums_of(self.dim, budget=budget, releases=m, horizon=T, level=share, rng=self.rng)
+        self.sums = self.sums_of(self.dim, **self.terms(), level=self.contributions.share)
         self.rule = Rule(self.exploration, self.prior is not None)
         self.refit = Refit(self.contributions, Prior.of(self.prior, self.dim, self.dim / S**2, S))
         self.public = self.refit.nothing(m)
-        if self.prior is None:
-            warn_of_cold_start(self.contribution.clarity(self.dim, T, self.sums), self.dim, T, budget)
+        warn_of_cold_start(self, self.contribution.clarity(self.dim, T, self.sums))
         self.open_run(self.sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
-
-    @property
-    def level(self) -> float:
-        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
-        return self.public.level
 
     def found(self) -> Found:
         return found_along(self.public.theta, self.public.inverse, self.refit.prior, None)
@@ -208,10 +193,6 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         left = len(self.schedule.ends) - self.releases
         told = refreshed(self.sums, self.contributions, self.public, self.spending, batch=batch, left=left)
         return self.refit(self.public, told, self.schedule.ends[: self.releases + 1])
-
-    def resume(self, saved: Any) -> None:
-        older = {"level": 0.0, "levelled": True, "deviations": [0.0, 0.0], "before": 0}
-        super().resume(saved if self.contributions.learned else with_level(saved, **older))
 
     def check_releases(self) -> None:
         super().check_releases()

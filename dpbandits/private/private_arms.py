@@ -244,15 +244,15 @@ class PrivateArms(PrivatePolicy[Estimate]):
         self.sums.turns.decided(pending.round, pending.index if len(pending.arm) else None)
 
     def decided_many(self, made: Together) -> None:
-        if type(self).decided is not PrivateArms.decided or not all(map(len, made.arms)):
+        if not all(map(len, made.arms)):
             super().decided_many(made)
-        elif made:
+        else:
             self.sums.turns.decided_many(made.rounds[0], np.array(made.indices))
 
     def learn_many(self, made: Together, rewards: Sequence[float]) -> None:
-        if type(self).learn is not PrivateArms.learn or self.persons is not None:
+        if self.persons is not None:
             super().learn_many(made, rewards)
-        elif made:
+        else:
             self.sums.add_many(np.array(made.indices), np.array(rewards))
 
     def learn(self, pending: Pending, reward: float) -> None:

@@ -205,17 +205,7 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
 
         # of (w·x xᵀ, (g/τ)·x): τ may depend on the noise
         releases = len(self.schedule.ends)
-        self.sums = PairSums(
-            self.dim,
-            1.0,
-            1.0,
-            self.gradient_share,
-            budget=budget,
-            releases=releases,
-            horizon=T,
-            rng=self.rng,
-            records=self.rounds_per_person,
-        )
+        self.sums = PairSums(self.dim, 1.0, 1.0, self.gradient_share, **self.terms(), records=self.rounds_per_person)
         if clip is not None:
             self.clip = float(clip)
         elif parameters == "practical":
@@ -228,8 +218,3 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
         square = np.zeros((self.dim, self.dim))
         self.public = Estimate(np.zeros(self.dim), square, square, np.zeros(self.dim))
         self.open_run(self.sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta

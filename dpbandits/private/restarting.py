@@ -2,7 +2,7 @@
 
 For whoever expects that what is right today is wrong next month. An epoch ends after ``every`` rounds, or, with
 ``on_change``, when what the policy has released shows that the world has moved: its last batch contradicts its earlier
-ones (``changed``, a test of released sums by :mod:`dpbandits.private.parts.change`, which costs nothing). The next
+ones (``changed``, a test of released sums by :mod:`dpbandits.private.parts.progress`, which costs nothing). The next
 epoch starts with a fresh policy, the whole budget, and nothing in mind.
 
 Guarantee

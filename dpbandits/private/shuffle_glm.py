@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, Unpack, cast
+from typing import ClassVar, Literal, Unpack, cast
 
 import numpy as np
 
@@ -68,7 +68,7 @@ from dpbandits.policy.protocol import Pending, Policy
 from dpbandits.private.parts.batch_plans import numeric_plan, paper_lengths, paper_plan
 from dpbandits.private.parts.half_widths import HalfWidths, surviving
 from dpbandits.private.parts.held_rows import HeldRows
-from dpbandits.private.parts.records import begins_in_the_middle, with_level
+from dpbandits.private.parts.records import begins_in_the_middle
 from dpkit.geometry import g_optimal_design
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
@@ -268,14 +268,6 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
     def shapes(self) -> Array:
         """Q_k of the batches so far, with half-width √(xᵀQ_k x)."""
         return self.public.shapes[: self.releases]
-
-    @property
-    def level(self) -> float:
-        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
-        return self.public.level
-
-    def resume(self, saved: Any) -> None:
-        super().resume(saved if self.learns else with_level(saved, level=0.0))
 
     def learn(self, pending: Pending, reward: float) -> None:
         self.rows.add(pending.arm, reward)

@@ -210,11 +210,6 @@ class ShuffleLinUCB(PrivatePolicy[Estimate]):
         self.public = Estimate(np.zeros(dim), zero, zero, np.zeros(dim), 0.0)
         self.open_run(self.sums.cost)
 
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
-
     def learn(self, pending: Pending, reward: float) -> None:
         # the record (x, 1, r), r less the base rate, in the batch of its round
         self.sums.add(pending.arm, 1.0, reward - self.base_rate, self.schedule.batch(pending.round))

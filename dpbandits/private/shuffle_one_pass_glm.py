@@ -65,30 +65,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Unpack
-
-import numpy as np
+from typing import ClassVar, Literal, Unpack
 
 from accounting import Budget, Gaussian, calibrate
 from accounting.arrays import Array
-from accounting.checks import fraction, integer, positive
-from dpbandits.policy.parameters import Exploration, checked_exploration
-from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
+from accounting.checks import integer, positive
+from dpbandits.policy.parameters import Exploration
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
-from dpbandits.policy.together import until_scheduled
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.one_pass_batches import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import (
-    EARLY,
-    Levels,
-    SecantRecord,
-    balanced_share,
-    begins_in_the_middle,
-    with_level,
-)
+from dpbandits.private.parts.records import Levels
 from dpkit.geometry import pair_sensitivity
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
@@ -144,7 +133,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         its last one, and the first is half as long by default, if that is longer. Later records count for nothing.
     gradient_share : float, optional
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ. By default from 0.65
-        to 0.8, more where rewards are rare (``private.parts.records.balanced_share``).
+        to 0.8, more where rewards are rare (``private.parts.records.Levels.gradient_share``).
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     exploration : float or "inverse_gap"
@@ -183,10 +172,9 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
 
     trust: ClassVar[Literal["shuffle"]] = "shuffle"
     prices_persons = True
-    warned = False
-    choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
     kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate", "clip": "stated_clip"}
-    record: Record
+    # states of before the metric was learned have none of it, nor those without θ's covariance
+    newer = ("metric", "later", "turn", "settled", "covariance", "scores")
 
     def __init__(
         self,
@@ -212,82 +200,49 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.delay = integer("delay", delay, at_least=0)
         T = integer("horizon", horizon, at_least=1)
-        ranged = finite_rewards(self.reward_range)
-        record = SecantRecord.of(self.link, S, ranged, clip)
-        self.stated_clip, self.clip, W = clip, record.B, record.W
-        share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
-        self.gradient_share = fraction("gradient_share", share)
+        self.ridge, self.prior = positive("ridge", ridge), checked_prior(prior, self.dim, S)
+
+        # records at the base rate; whether the level is learned is known with the batches
+        base = Levels.of(self, clip, able=False)
+        self.stated_clip, self.clip, W = clip, base.base.B, base.base.W
+        self.gradient_share = base.gradient_share(gradient_share, self.dim)
         typical, self.growth = max(8 * dim, self.delay // 2), growth
         if first_batch is None and prior is None:
             batches = max(1, min(self.rounds_per_person or 1, len(Schedule.batches(T, typical, growth).ends)))
-            one = _clarity_of_one(self.dim, S, record, self.gradient_share, budget, batches)
+            one = _clarity_of_one(self.dim, base, self.gradient_share, budget, batches)
             typical = max(typical, T if one * T <= _TOLD else math.ceil(_TOLD / one))
         self.first_batch = first_length(first_batch, typical, T)
         self.schedule = Schedule.batches(T, self.first_batch, growth, lag=self.delay)
-        self.exploration, width = checked_exploration(exploration)
-        self.gamma_scale = positive("gamma_scale", gamma_scale)
-        self.ridge = positive("ridge", ridge)
-        self.prior = checked_prior(prior, self.dim, S)
-        learns = begins_in_the_middle(self) and len(self.schedule.ends) > 0
-        if learns and exploration == "inverse_gap":
-            self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
-        levels = Levels(self.link, S, ranged, clip, learns, EARLY if prior is None else 0.0)
+
+        levels = Levels.of(self, clip, early=prior is None)
         self.record = Record(levels, self.schedule)
         self.sums = PairBatches(
             self.schedule.ends,
-            dim,
-            W,
-            self.clip,
-            self.gradient_share,
+            *(dim, W, self.clip, self.gradient_share),
             budget=budget,
             rng=self.rng,
             records=self.rounds_per_person,
             least=levels.least,
             level=levels.share,
         )
-        known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
-        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None, learns)
-        self.refit = refit = Refit(levels, S, *known, width, self.reward_range, self.schedule)
+
+        given, known = prior is not None, Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S)
+        rule = PosteriorRule.of(self.link, exploration, gamma_scale, given=given, levels=levels.learned)
+        self.rule, self.exploration, self.gamma_scale = rule, rule.exploration, rule.gamma_scale
+        self.refit = refit = Refit(levels, known, rule, self.schedule)
         self.public = refit.nothing()
-        if self.prior is None:
-            noise_H, noise_b = self.sums.noise
-            warn_of_cold_start(clarity(self.dim, T, W, S, noise_b, noise_H), self.dim, T, budget)
+        noise_H, noise_b = self.sums.noise
+        warn_of_cold_start(self, clarity(self.dim, T, W, S, noise_b, noise_H))
         self.open_run(self.sums.cost)
 
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
 
-    @property
-    def level(self) -> float:
-        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
-        return self.public.level
-
-    def resume(self, saved: Any) -> None:
-        # what states of before metrics and levels were learned have not, nor those without θ's covariance
-        known: dict[str, Any] = {"metric": np.eye(self.dim), "later": np.eye(self.dim), "turn": 0, "settled": False}
-        known |= {"covariance": self.public.covariance, "scores": [0.0, 0.0]}
-        if not self.record.levels.learned:
-            known |= {"level": 0.0, "levelled": True, "deviations": [0.0, 0.0, 0.0]}
-        super().resume(with_level(saved, **known))
-
-    def steady(self) -> int:
-        return until_scheduled(self)
-
-    def prepare(self, arms: Array) -> None:
-        super().prepare(arms)
-        warn_of_misfit(self)
-
-
-def _clarity_of_one(
-    dim: int, theta_bound: float, record: SecantRecord, share: float, budget: Budget, batches: int
-) -> float:
+def _clarity_of_one(dim: int, levels: Levels, share: float, budget: Budget, batches: int) -> float:
     """The clarity of a single round, where one batch costs so much that so many meet the budget.
 
     The noise of a batch is nearly that of a Gaussian at the same price.
     """
-    a, c = pair_scales(record.W, record.B, share)
+    W, B = levels.base.W, levels.base.B
+    a, c = pair_scales(W, B, share)
     z = calibrate(lambda z: batches * Gaussian(z, adjacency=budget.adjacency), budget)
-    noise = z * pair_sensitivity(a, record.W, c, record.B, budget.adjacency, least=record.least)
-    return clarity(dim, 1.0, record.W, theta_bound, noise / c, noise / a)
+    noise = z * pair_sensitivity(a, W, c, B, budget.adjacency, least=levels.least)
+    return clarity(dim, 1.0, W, levels.theta_bound, noise / c, noise / a)

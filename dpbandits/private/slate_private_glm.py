@@ -37,18 +37,15 @@ from typing import Any, ClassVar, Literal, Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.arrays import Array
-from accounting.checks import fraction, integer, nonnegative, positive
-from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
+from accounting.checks import integer, nonnegative, positive
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.policy.slates import Examination, SlatePolicy
-from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
+from dpbandits.private.parts.cold_start import clarity, release_weights, warn_of_cold_start
 from dpbandits.private.parts.one_pass import Estimate, Refit
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.progress import warn_of_misfit
-from dpbandits.private.parts.records import Levels, balanced_share, begins_in_the_middle, never_cut
-from dpbandits.private.parts.release_weights import release_weights
+from dpbandits.private.parts.records import Levels, never_cut
 from dpbandits.private.parts.slates import SlateRecord, SlateRefit, looks, weight_of_round
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
@@ -113,11 +110,9 @@ class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
     kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
     prices_persons = True
     refit: SlateRefit
-    warned = False
 
     def __init__(
         self,
@@ -147,61 +142,34 @@ class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
         ends = self.schedule.ends
         self.exploration, self.ridge = nonnegative("exploration", exploration), positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
-        low, high = finite_rewards(self.reward_range)
-        alone = (self.rounds_per_person or 1) == 1
-        learns = begins_in_the_middle(self) and alone and len(ends) > 0
-        levels = Levels(self.link, S, (low, high), None, learns)
-        record = levels.base
-        self.clip, W = record.B, record.W
-        share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
-        self.gradient_share = fraction("gradient_share", share)
-        weight = weight_of_round(looks(self.examination, self.k, record, (low, high)))
+        levels = Levels.of(self, None, able=(self.rounds_per_person or 1) == 1)
+        self.clip, W = levels.base.B, levels.base.W
+        self.gradient_share = levels.gradient_share(gradient_share, self.dim)
+        weight = weight_of_round(looks(self.examination, self.k, levels.base, levels.reward_range))
 
         def clear(noise_b: float, noise_H: float) -> float:
             """The signal over the noise after one round."""
             return clarity(self.dim, weight, W, S, noise_b, noise_H)
 
         self.sums = PairSums(
-            self.dim,
-            W,
-            self.clip,
-            self.gradient_share,
-            budget=budget,
-            releases=len(ends),
-            horizon=T,
-            rng=self.rng,
+            *(self.dim, W, self.clip, self.gradient_share),
+            **self.terms(),
             records=self.rounds_per_person,
             weigh=lambda noise_b, noise_H: release_weights(ends, clear(noise_b, noise_H)),
             level=levels.share,
             together=True,
         )
         self.record = SlateRecord(levels, self.sums.bounds, self.k, self.examination)  # type: ignore[assignment]
-        known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
-        self.rule = PosteriorRule(self.link, self.exploration, 1.0, self.prior is not None)
-        everything = np.ones((self.dim, self.dim))
-        self.refit = SlateRefit(Refit(levels, S, *known, self.exploration, everything, T, None, True), weight)
+        known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S)
+        self.rule = rule = PosteriorRule(self.link, self.exploration, 1.0, self.prior is not None)
+        self.refit = SlateRefit(Refit(levels, known, rule, np.ones((dim, dim)), T, None, shapes=True), weight)
         self.public = self.refit.nothing()
         noise_H, noise_b = self.sums.noise(max(1, len(ends)))
-        if self.prior is None:
-            warn_of_cold_start(T * clear(noise_b, noise_H), self.dim, T, budget)
+        warn_of_cold_start(self, T * clear(noise_b, noise_H))
         self.open_run(self.sums.cost)
 
     def learn(self, pending: Any, reward: Any) -> None:
         self.sums.add_sum(*self.record(pending, reward, self.public))
 
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
-
-    @property
-    def level(self) -> float:
-        """The released level on the link's scale: E[r | x] = μ(μ⁻¹(base_rate) + level + xᵀθ)."""
-        return self.public.level
-
     def found(self) -> Found:
         return found_along(self.public.theta, self.public.covariance, self.refit.single.prior, never_cut(self))
-
-    def prepare(self, arms: Array) -> None:
-        super().prepare(arms)
-        warn_of_misfit(self)

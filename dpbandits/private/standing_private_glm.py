@@ -67,16 +67,15 @@ from accounting.checks import integer, positive
 from dpbandits.durability.pending import Together
 from dpbandits.policy.logs import refuse_where_plays_are_counted
 from dpbandits.policy.offers import PublicArms
-from dpbandits.policy.parameters import Exploration, checked_exploration
+from dpbandits.policy.parameters import Exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.progress import Found, found_along
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.arm_fits import LevelPrior
-from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
+from dpbandits.private.parts.cold_start import clarity, release_weights, warn_of_cold_start
 from dpbandits.private.parts.posterior_rule import PosteriorRule
-from dpbandits.private.parts.records import SecantRecord, never_cut, with_level
-from dpbandits.private.parts.release_weights import release_weights
+from dpbandits.private.parts.records import SecantRecord, never_cut
 from dpbandits.private.parts.standing import Estimate, Refit, Told
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
@@ -157,7 +156,6 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     notes = 1
     learns_range = True
     refit: Refit
-    choices_read: ClassVar[tuple[str, ...]] = ("theta", "root")
     kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
     # a simulation tells it the arms when it is made (``dpbandits.lab.simulation.play``)
     public_arms: ClassVar[bool] = True
@@ -190,51 +188,32 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         self.schedule = Schedule.batches(T, self.first_batch, growth)
         m = len(self.schedule.ends)
         if m > _MOST_RELEASES:
-            raise ValueError(
-                f"growth must be such that there are at most {_MOST_RELEASES} releases, got growth={growth!r}, by "
-                f"which there are {m}"
-            )
-        self.exploration, width = checked_exploration(exploration)
-        self.gamma_scale = positive("gamma_scale", gamma_scale)
-        self.prior = checked_prior(prior, self.dim, S)
-        low, high = finite_rewards(self.reward_range)
-        self.levels = SecantRecord.of(self.link, S, (low, high), clip)
-        self.clip, W, centre = self.levels.B, self.levels.W, self.levels.centre
+            most = f"there are at most {_MOST_RELEASES} releases"
+            raise ValueError(f"growth must be such that {most}, got growth={growth!r}, by which there are {m}")
         self.delay = integer("delay", delay, at_least=0)
         if self.delay >= T:
             raise ValueError(f"delay must be below the horizon of {T} rounds, got delay={delay!r}")
+        self.prior = checked_prior(prior, self.dim, S)
+
+        low, high = finite_rewards(self.reward_range)
+        levels = self.levels = SecantRecord.of(self.link, S, (low, high), clip)
+        self.clip = levels.B
 
         def weigh(noise: float) -> Array:
             """How much the noise of each release matters, where that of a single one is this."""
-            return release_weights(self.schedule.ends, clarity(self.dim, 1.0, W, S, noise))
+            return release_weights(self.schedule.ends, clarity(self.dim, 1.0, levels.W, S, noise))
 
-        self.sums = ArmSums(
-            self.arms,
-            max(-self.clip, low - centre),
-            min(self.clip, high - centre),
-            budget=budget,
-            releases=m,
-            horizon=T,
-            rng=self.rng,
-            weigh=weigh,
-            delay=self.delay,
-        )
-        learns = self.stated_base_rate is None
-        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, given=True, levels=learns)
-        known = Prior.of(self.prior, self.dim, self.dim / S**2, S)
-        level = LevelPrior.of(self.link, low, high) if learns else None
-        if learns and exploration == "inverse_gap":
-            self.choices_read = ("theta", "root", "level")  # type: ignore[misc]
-        self.refit = Refit(self.arms, self.levels, known, S, width, T, self.delay, self.persons is not None, level)
+        extremes = max(-self.clip, low - levels.centre), min(self.clip, high - levels.centre)
+        self.sums = ArmSums(self.arms, *extremes, **self.terms(), weigh=weigh, delay=self.delay)
+
+        level = LevelPrior.of(self.link, low, high) if self.stated_base_rate is None else None
+        rule = PosteriorRule.of(self.link, exploration, gamma_scale, given=True, levels=level is not None)
+        self.rule, self.exploration, self.gamma_scale = rule, rule.exploration, rule.gamma_scale
+        known, once = Prior.of(self.prior, self.dim, self.dim / S**2, S), self.persons is not None
+        self.refit = Refit(self.arms, levels, known, S, rule.width, T, self.delay, once, level)
         self.public = self.refit.nothing(m)
-        if self.prior is None:
-            warn_of_cold_start(clarity(self.dim, T, W, S, self.sums.noise_of_sums(max(1, m))), self.dim, T, budget)
+        warn_of_cold_start(self, clarity(self.dim, T, levels.W, S, self.sums.noise_of_sums(max(1, m))))
         self.open_run(self.sums.cost, delay=self.delay)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
 
     @property
     def arrived(self) -> float:
@@ -253,8 +232,6 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         return tuple(self.offer.which(arm[None]))
 
     def note_many(self, arms: Sequence[Array] | Array, indices: Sequence[int]) -> Iterable[tuple[int, ...]]:
-        if type(self).note is not StandingPrivateGLM.note:
-            return super().note_many(arms, indices)
         return [(number,) for number in self.offer.which(np.asarray(arms))]
 
     def checked_pending(self, pending: Pending) -> Pending:
@@ -264,36 +241,24 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         return found
 
     def resume(self, saved: Any) -> None:
-        super().resume(saved if self.refit.level is not None else with_level(saved, level=0.0))
+        super().resume(saved)
         self.public.check()
-
-    @property
-    def level(self) -> float:
-        """The released level on the link's scale: E[r | k] = μ(μ⁻¹(base_rate) + level + x_kᵀθ)."""
-        return self.public.level
 
     def decided(self, pending: Pending) -> None:
         # as it is decided, live or from the journal: whether its reward comes is a secret
         self.sums.decided(pending.round, pending.note[0])
 
     def decided_many(self, made: Together) -> None:
-        if type(self).decided is not StandingPrivateGLM.decided:
-            super().decided_many(made)
-        elif made:
-            self.sums.decided_many(made.rounds[0], np.array([note[0] for note in made.notes]))
+        self.sums.decided_many(made.rounds[0], np.array([note[0] for note in made.notes]))
 
     def learn(self, pending: Pending, reward: float) -> None:
         g = min(max(-self.clip, reward - self.levels.centre), self.clip)
         self.sums.add(pending.note[0], g, together=self.public.together > self.releases)
 
     def learn_many(self, made: Together, rewards: Sequence[float]) -> None:
-        if type(self).learn is not StandingPrivateGLM.learn:
-            super().learn_many(made, rewards)
-        elif made:
-            g = np.clip(np.array(rewards) - self.levels.centre, -self.clip, self.clip)
-            self.sums.add_many(
-                np.array([note[0] for note in made.notes]), g, together=self.public.together > self.releases
-            )
+        numbers, together = np.array([note[0] for note in made.notes]), self.public.together > self.releases
+        g = np.clip(np.array(rewards) - self.levels.centre, -self.clip, self.clip)
+        self.sums.add_many(numbers, g, together=together)
 
     def close_batch(self) -> Estimate:
         k = self.releases + 1

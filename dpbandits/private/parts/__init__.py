@@ -7,8 +7,9 @@
   ``ridge`` (linear bandits), ``refreshed`` (persons), ``standing`` and ``arm_fits`` (public arms), ``disjoint``,
   ``block_fits``, ``block_model`` and ``block_batches`` (a parameter for each arm), ``arm_posteriors`` (arms without
   features), ``corners`` (Frank–Wolfe steps).
-* What is estimated, under how much noise? ``noisy_estimate``, ``metric``, ``progress``, ``release_weights``.
-* Does the world fit? ``change`` (has it moved), ``cold_start`` (can anything be learned).
+* What is estimated, under how much noise? ``noisy_estimate``, ``metric``.
+* Does the world fit? ``progress`` (has it moved, are rewards what the model says), ``cold_start`` (can anything be
+  learned, and which releases matter).
 * Of one policy: ``batch_plans``, ``held_rows`` and ``half_widths`` of ShuffleGLM, ``two_designs`` and
-  ``capped_calls`` of JointDPGLM, ``epochs`` of Doubling and Restarting.
+  ``capped_calls`` of JointDPGLM, ``older_messages`` of LDPGLM, ``epochs`` of Doubling and Restarting.
 """

@@ -145,7 +145,10 @@ class Epochs(PrivatePolicy[None]):
         if epoch > self.most_epochs:
             raise ValueError(f"epochs must be at most {self.most_epochs}: start a new policy, got epoch {epoch}")
         fresh = self.fresh(epoch, self.reward_range, self.stated_base_rate)
-        self.charge_once(fresh.ledger.total, self._scope(epoch))
+        cost, scope = fresh.ledger.total, self._scope(epoch)
+        # it may have been recorded before a crash. Its row may lie in a scope of the ledger's own; the label is its own
+        if not any((row.label, row.release) == (scope, cost) for row in self.ledger.rows()):
+            self.charge(cost, scope)
         self.run.begin()
         self.begin_epoch(epoch, fresh)
         self.counting.released(self)

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accounting.arrays import Array
-from dpbandits.private.parts.change import surprise
 from dpbandits.private.parts.metric import KNOWN, carried, relearned, symmetric_root
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
-from dpbandits.private.parts.progress import Past, misfit
+from dpbandits.private.parts.posterior_rule import PosteriorRule
+from dpbandits.private.parts.progress import Past, misfit, surprise
 from dpbandits.private.parts.records import Levels, lopsided
 from dpkit.models.prior import Prior
 from dpkit.moments.pairs import NoisyPair
@@ -50,7 +50,7 @@ class Estimate:
 
     θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j², Σρ_j² and Σθ_jᵀM_jθ_j; the running sums as last released;
     the mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch
-    fits what was released before it (see ``private.parts.change``); A, by which records of the next batch are formed;
+    fits what was released before it (see ``private.parts.progress``); A, by which records of the next batch are formed;
     whether A is final; whether arms seem to stand; the level at which those records are formed; and whether that is
     final.
     """
@@ -81,13 +81,9 @@ class Refit:
     Attributes
     ----------
     levels : Levels
-    theta_bound : float
-        S.
     prior : Prior
-    given : bool
-        Whether it was given: then the first batch plays by it.
-    width : float
-        β.
+    rule : PosteriorRule
+        How widely arms are drawn, and whether the prior was given: then the first batch plays by it.
     grouped : (d, d) ndarray
         0 where no record has an entry, and 1 elsewhere.
     horizon : int
@@ -99,10 +95,8 @@ class Refit:
     """
 
     levels: Levels
-    theta_bound: float
     prior: Prior
-    given: bool
-    width: float
+    rule: PosteriorRule
     grouped: Array
     horizon: int
     discount: float | None
@@ -112,9 +106,9 @@ class Refit:
         """What is known at the start."""
         d = len(self.prior.mean)
         zero, square = np.zeros(d), np.zeros((d, d))
-        root, covariance = square, self.theta_bound**2 * np.eye(d)
-        if self.given:
-            root, covariance = self.width * self.prior.root, self.prior.covariance
+        root, covariance = square, self.levels.theta_bound**2 * np.eye(d)
+        if self.rule.given:
+            root, covariance = self.rule.width * self.prior.root, self.prior.covariance
         level = 0.0, not self.levels.learned
         public = self.prior.mean, root, square, zero, 0.0, 0.0, 0.0, (square, zero)
         return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.shapes, False, *level)
@@ -132,7 +126,7 @@ class Refit:
         """
         at = self.levels.at(last.level)
         record, units = at.record, at.units
-        totals, decay, S = (sums.H, sums.b), sums.decay, self.theta_bound
+        totals, decay, S = (sums.H, sums.b), sums.decay, self.levels.theta_bound
         noise, batch_noise = ((H * units[0], b * units[1]) for H, b in (sums.noise, sums.batch_noise))
         k, rounds = len(ends), ends[-1]
         start = ends[-2] if k > 1 else 0
@@ -147,7 +141,7 @@ class Refit:
         seen = inverse @ theta
 
         # before anything is known e is 0, unless there is a prior
-        guessed = bool(theta.any()) or self.given
+        guessed = bool(theta.any()) or self.rule.given
         squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
         slope, secant = last.past.slopes(record, squares, ends) if guessed else record.slopes(0.0)
 
@@ -172,7 +166,7 @@ class Refit:
         known = weighed(eigenvalues, variances, inverse @ U, U.T @ A @ b, self.prior, S)
 
         f, stands = self._looks(last, rounds, U, A @ H @ A, eigenvalues, left_in_H)
-        root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self.width * np.sqrt(f)))
+        root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self.rule.width * np.sqrt(f)))
         metric, settled = A, last.settled or stands
         if not settled:
             metric, settled = relearned(eigenvalues, U, A, known.mean, left_in_H)
@@ -210,7 +204,7 @@ class Refit:
         return replace(
             nothing,
             # a random direction, of whatever length
-            root=nothing.root if self.given else self.prior.root,
+            root=nothing.root if self.rule.given else self.prior.root,
             slopes=float(k),
             secants=float(k),
             totals=totals,

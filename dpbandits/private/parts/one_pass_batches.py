@@ -20,6 +20,7 @@ from accounting.arrays import Array
 from dpbandits.policy.schedule import Schedule
 from dpbandits.private.parts.metric import carried, relearned, symmetric_root
 from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues, stalled, standing, weighed
+from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import Past, believed, misfit, turned_round
 from dpbandits.private.parts.records import Levels, lopsided
 from dpkit.models.prior import Prior
@@ -75,30 +76,22 @@ class Refit:
     Attributes
     ----------
     levels : Levels
-    theta_bound : float
-        S.
     prior : Prior
-    given : bool
-        Whether it was given: then the first batch plays by it.
-    width : float
-        β.
-    reward_range : (float, float)
+    rule : PosteriorRule
+        How widely arms are drawn, and whether the prior was given: then the first batch plays by it.
     schedule : Schedule
     """
 
     levels: Levels
-    theta_bound: float
     prior: Prior
-    given: bool
-    width: float
-    reward_range: tuple[float, float]
+    rule: PosteriorRule
     schedule: Schedule
 
     def nothing(self) -> Estimate:
         """What is known at the start."""
         d = len(self.prior.mean)
         square = np.zeros((d, d))
-        root = self.width * self.prior.root if self.given else square
+        root = self.rule.width * self.prior.root if self.rule.given else square
         known = self.prior.mean, root, square, np.zeros(d), (0.0, 0.0, 0.0), 0.0, Past.empty(d), 0.0
         metrics = np.eye(d), np.eye(d), 0, False
         scores = self.prior.covariance, (0.0, 0.0)
@@ -108,7 +101,7 @@ class Refit:
         at = self.levels.at(last.level)
         record, (unit_w, unit_g) = at.record, at.units
         M, m, std, (a, c), theta = unit_w * sums.H, unit_g * sums.b, sums.std, sums.scales, last.theta
-        S, rounds, (low, high) = self.theta_bound, ends[-1], self.reward_range
+        S, rounds, (low, high) = self.levels.theta_bound, ends[-1], self.levels.reward_range
         # noise against the chance in a coordinate of b, for x of which the mean square of a coordinate is 1/d, and
         # rewards of half the largest variance
         n_0 = (unit_g * std / c) ** 2 * 8.0 * len(theta) / (high - low) ** 2
@@ -119,7 +112,7 @@ class Refit:
         seen = inverse @ theta
 
         # before anything is known e is 0, unless there is a prior
-        guessed = bool(last.H.any()) or self.given
+        guessed = bool(last.H.any()) or self.rule.given
         squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
         slope, secant = last.past.slopes(record, squares, ends) if guessed else record.slopes(0.0)
         residual, noise_M = m - secant * M @ seen, unit_w * std / a
@@ -153,7 +146,7 @@ class Refit:
         if earlier.any():
             growth = np.einsum("ij,ij->j", U, A @ (H - earlier) @ A @ U)
             f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise_H)
-        widths = U * (self.width * np.sqrt(np.maximum(f, _LEAST)))
+        widths = U * (self.rule.width * np.sqrt(np.maximum(f, _LEAST)))
         root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ widths
         metric, later, turn, settled = last.metric, last.later, last.turn, last.settled
         if not settled and turn <= len(ends):  # else one waits for its first batch
@@ -195,7 +188,7 @@ class Refit:
             return False
         if not last.levelled and self.levels.low(total, math.sqrt(variance), counted):
             return False
-        (low, high), record = self.reward_range, self.levels.base
+        (low, high), record = self.levels.reward_range, self.levels.base
         return max(high - record.centre, record.centre - low) <= record.B
 
     def _anew(self, rounds: int) -> Estimate:
@@ -203,7 +196,7 @@ class Refit:
         nothing = self.nothing()
         past = nothing.past.restarted(rounds)
         # a random direction, of whatever length
-        root = nothing.root if self.given else self.prior.root
+        root = nothing.root if self.rule.given else self.prior.root
         return replace(nothing, root=root, past=past)
 
 

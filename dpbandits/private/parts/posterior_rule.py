@@ -9,9 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from accounting.arrays import Array
+from accounting.checks import positive
 from dpbandits.policy.choices import Law, Perturbed, gap_shares, inverse_gap
 from dpbandits.policy.many import Each, Gaps, Laws, Perturbations, Rounds
-from dpbandits.policy.parameters import Exploration
+from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpkit.models.links import Link
 
 __all__ = ["PosteriorRule"]
@@ -56,6 +57,23 @@ class PosteriorRule:
     gamma_scale: float
     given: bool
     levels: bool = False
+
+    @classmethod
+    def of(
+        cls, link: Link, exploration: Exploration, gamma_scale: float, *, given: bool, levels: bool
+    ) -> PosteriorRule:
+        """The rule by a policy's arguments, checked."""
+        return cls(link, checked_exploration(exploration)[0], positive("gamma_scale", gamma_scale), given, levels)
+
+    @property
+    def width(self) -> float:
+        """β, by which draws from the posterior are widened; 0 where arms are drawn by their gaps."""
+        return 0.0 if self.exploration == "inverse_gap" else float(self.exploration)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The fields of the public half that it looks at."""
+        return ("theta", "root", "level") if self.levels and self.exploration == "inverse_gap" else ("theta", "root")
 
     def __call__(self, public: _Known, arms: Array, since: int) -> Law:
         if self.exploration == "inverse_gap":

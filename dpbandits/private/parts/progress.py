@@ -1,22 +1,34 @@
 """What a policy with secant records remembers of earlier releases, and whether rewards are what its model says.
 
-Everything here is a function of what was released.
+Everything here is a function of what was released, so it costs nothing.
+
+*Has the world moved?* With records (w·x xᵀ, g·x), g = w·e + r − μ(e) at e = xᵀθ (or any records of which g·x − w·e·x
+is (r − μ(e))·x), the sums M and m over a batch have the residual
+
+    R = m − Mθ = Σ (r − μ(xᵀθ))·x      ≈ M(θ* − θ) + the rewards' noise + privacy noise,
+
+θ* being what the world follows. If θ was estimated before, with the covariance V, and θ* is as it was, then R has about
+the mean 0 and a covariance of at most
+
+    W = σ²I + v·M + M V M,
+
+σ² the variance of the privacy noise in R and v·M that of the rewards. RᵀW⁻¹R is then about χ² with d degrees of freedom
+or less; where θ* has moved by Δ, it grows by ΔᵀM W⁻¹M Δ.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import cache
 
 import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.private.parts.records import SecantRecord
 
-__all__ = ["Past", "believed", "misfit", "turned_round", "warn_of_misfit"]
+__all__ = ["Past", "believed", "misfit", "surprise", "surprise_bound", "turned_round"]
 
 # earlier releases that are remembered: each after so many times the rounds of the one before
 _PAST, _APART = 12, 1.15
@@ -146,26 +158,38 @@ def believed(scores: float, count: float) -> float:
     return max(0.0, 1.0 - 2.0 * count / scores**2) if scores < -1.0 and count > 1.0 else 0.0
 
 
-class _Fitted(Protocol):
-    """A policy whose public half has a ``misfit``."""
+def surprise(residual: Array, information: Array, covariance: Array, *, noise: float, reward_variance: float) -> float:
+    """RᵀW⁻¹R, with the positive part of the noisy M.
 
-    public: Any
-    base_rate: float
-    warned: bool
+    Parameters
+    ----------
+    residual : ndarray of shape (d,)
+        R.
+    information : ndarray of shape (d, d)
+        M, noisy and symmetric.
+    covariance : ndarray of shape (d, d)
+        V.
+    noise : float
+        σ² > 0.
+    reward_variance : float
+        v, the largest variance of a reward for each unit of weight w.
 
-
-def warn_of_misfit(policy: _Fitted) -> None:
-    """Say that the base rate may be far off, where rewards do not fit; once.
-
-    What is off is (r − μ)·xᵀθ on average, and μ − c₀ has the sign of xᵀθ, which no sum tells: so rewards are known to
-    be farther from the base rate c₀ than the model says, or nearer to it, but not whether they are above or below.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> eye = np.eye(2)
+    >>> surprise(np.array([3.0, 4.0]), 2 * eye, 0.5 * eye, noise=1.0, reward_variance=0.5)   # W = 4·I
+    6.25
     """
-    found = policy.public.misfit
-    if found and not policy.warned:
-        policy.warned = True
-        how = "much farther from base_rate={}" if found > 0 else "much nearer to base_rate={}, or on its other side,"
-        warnings.warn(
-            f"rewards are {how.format(f'{policy.base_rate:g}')} than the model says of the arms that it prefers: the "
-            "base rate may be far off; state a better guess, or give every arm a constant feature",
-            stacklevel=4,
-        )
+    eigenvalues, U = np.linalg.eigh(information)
+    M = (U * np.maximum(eigenvalues, 0.0)) @ U.T
+    W = noise * np.eye(len(residual)) + reward_variance * M + M @ covariance @ M
+    return float(residual @ np.linalg.solve(W, residual))
+
+
+@cache
+def surprise_bound(dim: int, false_alarms: float) -> float:
+    """What a χ² variable with ``dim`` degrees of freedom passes with probability ``false_alarms``."""
+    from scipy.special import chdtri
+
+    return float(chdtri(dim, false_alarms))

@@ -22,29 +22,28 @@ formed at a level: they release the sum of (r − middle)/(high − low) once, a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.checks import positive
+from accounting.checks import fraction, positive
+from dpbandits.policy.checks import finite_rewards
+from dpbandits.policy.schedule import Schedule
 from dpkit.models.links import Link
 
 __all__ = [
-    "EARLY",
     "LONGEST_SCALE",
     "LONGEST_SQUARE",
-    "SURE",
     "Asked",
     "GLMRecord",
     "Level",
     "Levels",
     "SecantRecord",
     "ONCE_SHARE",
-    "balanced_share",
     "begins_in_the_middle",
     "checked_slope",
     "deviations",
@@ -53,7 +52,6 @@ __all__ = [
     "lopsided",
     "never_cut",
     "typical_deviation",
-    "with_level",
 ]
 
 # the largest ψ: a round with a short arm weighs little in the regret, too
@@ -74,7 +72,7 @@ _SETTLED, _FAR = 0.04, 0.2
 _SOON, _ENOUGH, _SURELY, _HALF = 0.2, 0.15, 1.5, 0.5
 # how well it must be known for a first move, where one is made, how much lower a rate is worth a second one, and how
 # well it may be asked to be known where it has moved
-EARLY, _LOWER, SURE = 0.1, 0.75, 0.02
+_EARLY, _LOWER, _SURE = 0.1, 0.75, 0.02
 # and how well for rounds not to be played at random any more, where none is made
 _KNOWN = 0.05
 # by how many se it is taken to be above the mean: a level of a third of the rate costs twice as much as one of thrice
@@ -297,6 +295,23 @@ class Levels:
     until: int | None = None
     sure: float = _SETTLED
 
+    @classmethod
+    def of(
+        cls,
+        policy: _Centred,
+        clip: float | None,
+        *,
+        able: bool = True,
+        early: bool = False,
+        sure: bool = False,
+        until: int | None = None,
+    ) -> Levels:
+        """Those of a policy. It learns the level if it is ``able`` to, there are releases, and nothing was stated."""
+        learned = begins_in_the_middle(policy) and able and len(policy.schedule.ends) > 0
+        stated = None if clip is None else positive("clip", clip)
+        known = policy.link, policy.theta_bound, finite_rewards(policy.reward_range), stated, learned
+        return cls(*known, _EARLY if early else 0.0, until, _SURE if sure else _SETTLED)
+
     @property
     def base(self) -> SecantRecord:
         """The record at o = 0."""
@@ -311,6 +326,20 @@ class Levels:
     def least(self) -> float:
         """m for the records of every level, in units of the sums: see :class:`SecantRecord`."""
         return min(self.base.least, _FLATTEST_LEVEL * self.base.W / 2.0) if self.learned else self.base.least
+
+    def gradient_share(self, given: float | None, dim: int) -> float:
+        """The share that was given, or one for which b and Hθ are known about equally well, from 0.65 to 0.8.
+
+        The variance σ_b² + ½(1 + 1/d)·0.7·σ_H²‖θ‖² of ``noisy_estimate.errors`` is, by
+        :func:`~dpkit.moments.pairs.pair_scales`, in proportion to (2B)²/share + 0.7(1 + 1/d)(WS)²/(1 − share), and
+        least where share/(1 − share) is the ratio of these roots. By measurement 0.65 is best also where that is less
+        (H decides where to look, too); and so is 0.8 where it is more.
+        """
+        if given is not None:
+            return fraction("gradient_share", given)
+        gradients = 2.0 * self.base.B
+        matrices = math.sqrt(0.7 * (1.0 + 1.0 / dim)) * self.base.W * self.theta_bound
+        return min(max(gradients / (gradients + matrices), 0.65), 0.8)
 
     def at(self, o: float) -> Level:
         """The level o."""
@@ -465,13 +494,6 @@ def lopsided(b: Array, noise: float, chance: float, signal: float | None = None)
     return square > float(chdtri(len(b), _UNLIKELY)) / len(b) * usual + 0.5 * signal**2
 
 
-def with_level(saved: Any, **level: Any) -> Any:
-    """What was ``saved``, with these entries of the public half: states of before levels were learned have none."""
-    if not (isinstance(saved, Mapping) and isinstance(saved.get("public"), Mapping)):
-        return saved
-    return {**saved, "public": level | dict(saved["public"])}
-
-
 def checked_slope(W: float) -> float:
     """The largest slope of a link, whoever's it is, if it is one that can be computed with."""
     if not _FLATTEST <= W <= _STEEPEST:  # also true for NaN
@@ -513,6 +535,9 @@ def never_cut(policy: _Clipped) -> float | None:
 class _Centred(Protocol):
     """A policy with a base rate, which its caller may have stated."""
 
+    link: Link
+    theta_bound: float
+    schedule: Schedule
     stated_base_rate: float | None
     base_rate: float
     reward_range: tuple[float, float]
@@ -523,15 +548,3 @@ def begins_in_the_middle(policy: _Centred) -> bool:
     low, high = policy.reward_range
     middle = math.isclose(policy.base_rate, 0.5 * low + 0.5 * high, abs_tol=1e-9 * (high - low))
     return policy.stated_base_rate is None and middle
-
-
-def balanced_share(W: float, B: float, theta_bound: float, dim: int) -> float:
-    """A ``gradient_share`` for which b and Hθ are known about equally well, from 0.65 to 0.8.
-
-    The variance σ_b² + ½(1 + 1/d)·0.7·σ_H²‖θ‖² of ``noisy_estimate.errors`` is, by
-    :func:`~dpkit.moments.pairs.pair_scales`, in proportion to (2B)²/share + 0.7(1 + 1/d)(WS)²/(1 − share), and least
-    where share/(1 − share) is the ratio of these roots. By measurement 0.65 is best also where that is less (H decides
-    where to look, too); and so is 0.8 where it is more.
-    """
-    gradients, matrices = 2.0 * B, math.sqrt(0.7 * (1.0 + 1.0 / dim)) * W * theta_bound
-    return min(max(gradients / (gradients + matrices), 0.65), 0.8)

@@ -7,7 +7,6 @@ Both are released by one continual mechanism over the batches: a record is x xáµ
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +15,6 @@ import numpy as np
 from accounting import Adjacency, Budget, Gaussian, Release, TreeAggregation
 from accounting.amplification.participation import group
 from accounting.arrays import Array
-from dpbandits.durability.state import renamed
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import outer_product_sensitivity, smat, svec
 from dpkit.models.likelihood import Rows
@@ -24,7 +22,7 @@ from dpkit.models.links import Link
 from dpkit.moments.pairs import whole_digits
 from dpkit.states import entries
 
-__all__ = ["Designs", "Levels", "Price", "older"]
+__all__ = ["Designs", "Levels", "Price"]
 
 
 @dataclass(frozen=True)
@@ -144,15 +142,6 @@ class Designs:
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
         entries.resume(self, self.KEPT, saved)
-
-
-def older(saved: Any) -> Any:
-    """What states keep now, also of those of older versions, in which the sums' parts stood side by side."""
-    found = renamed(saved, Designs.KEPT)
-    if not isinstance(found, Mapping) or "batch_V" not in found:
-        return saved
-    sums = {name: found[name] for name in Designs.KEPT}
-    return {name: value for name, value in found.items() if name not in sums} | {"sums": sums}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from dpbandits.private.parts.change import surprise, surprise_bound
+from dpbandits.private.parts.progress import surprise, surprise_bound
 
 
 @pytest.mark.parametrize("dim", [1, 5, 40])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from accounting import Budget
 from dpbandits import Policy, Released
+from dpbandits.durability.state import with_newer
 from dpbandits.policies import (
     LDPGLM,
     Doubling,
@@ -24,7 +25,7 @@ from dpbandits.policies import (
     StandingPrivateGLM,
 )
 from dpbandits.private.parts.arm_fits import LevelPrior
-from dpbandits.private.parts.records import Levels, deviations, level_of, with_level
+from dpbandits.private.parts.records import Levels, deviations, level_of
 from dpkit.geometry import pair_sensitivity
 from dpkit.models.links import Link, get_link
 from dpkit.moments.pairs import NoisyPair, PairBounds
@@ -264,7 +265,7 @@ def test_a_state_of_before_levels_were_learned_goes_on_without_one(name, tmp_pat
     files.write(tmp_path / "broken", tree)
     with pytest.raises(ValueError, match="level"):
         Policy.load(tmp_path / "broken", unattended=True)
-    assert with_level(3, level=0.0) == 3
+    assert with_newer(policy, 3) == 3
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from accounting import Budget, Gaussian, calibrate
 from dpbandits.policies import OnePassPrivateGLM
-from dpbandits.private.parts.cold_start import clarity
-from dpbandits.private.parts.release_weights import release_weights
+from dpbandits.private.parts.cold_start import clarity, release_weights
 from dpkit.continual import BufferedToeplitz, Discounted, Weighted
 from dpkit.moments.pairs import MOST_WEIGHTED
 
