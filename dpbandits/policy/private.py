@@ -156,7 +156,7 @@ class PrivatePolicy(Policy, Generic[Public]):
     takes_pure: ClassVar[bool] = False
     # whether it can learn the range of rewards, as those of one Gaussian or Laplace mechanism can that use ``clock``
     learns_range: ClassVar[bool] = False
-    kept_as: ClassVar[Mapping[str, str]] = {"reward_range": "stated_range"}
+    kept_as: ClassVar[Mapping[str, str]] = {"reward_range": "stated_range", "base_rate": "rate_to_keep"}
 
     schedule: Schedule
     public: Public
@@ -227,6 +227,11 @@ class PrivatePolicy(Policy, Generic[Public]):
     def stated_range(self) -> RewardRange:
         """What the constructor was told, for a state."""
         return "learned" if self.stated == "learned" else self.reward_range
+
+    @property
+    def rate_to_keep(self) -> float | None:
+        """The base rate, for a state: as it was stated where a level is released, which is to be learned again."""
+        return self.stated_base_rate if hasattr(self.public, "level") else self.base_rate
 
     @property
     def learned_range(self) -> tuple[float, float] | None:

@@ -80,7 +80,10 @@ __all__ = ["DPHDB"]
 
 @dataclass(frozen=True)
 class Estimates:
-    """The public half: the all-sample estimates, θ_{t−1} of the recursive gradients, and the forced-sample ones."""
+    """The public half: the all-sample estimates, θ_{t−1} of the recursive gradients, and the forced-sample ones.
+
+    The latter are zero before there are any.
+    """
 
     theta: Array
     before: Array
@@ -138,9 +141,7 @@ class DPHDB(PrivatePolicy[Estimates]):
     Attributes
     ----------
     theta : (K, d) ndarray
-        The all-sample estimates.
-    forced_theta : (K, d) ndarray
-        The forced-sample estimates; zero before there are any.
+        The all-sample estimates; the forced-sample ones are ``public.forced_theta``.
 
     Examples
     --------
@@ -212,19 +213,13 @@ class DPHDB(PrivatePolicy[Estimates]):
         self.steps_per_release = self.steps if release == "scheduled" else 1
         ball, cost = LpBall(1, d, self.theta_bound), ZCDP(rho, adjacency=budget.adjacency)
         calls, m = max(1, len(self.schedule.ends) * self.steps_per_release), self.rounds_per_person or 1
-        falling = release == "every_round"
-        self.corners = Corners.of(ball, self.clip, cost, calls, falling=falling, horizon=T, m=m)
+        self.corners = Corners.of(ball, self.clip, cost, calls, falling=release == "every_round", horizon=T, m=m)
 
         self.sums = np.zeros((K, d))  # Σ of the recursive gradients
         self.rows = [Rows(d + 1, bound=1.0, order=math.inf) for _ in range(K)]  # (x, r), scheduled
         zero = np.zeros((K, d))
         self.public = Estimates(zero, zero, zero, 0)
         self.open_run(cost)
-
-    @property
-    def forced_theta(self) -> Array:
-        """The forced-sample estimates; zero before there are any."""
-        return self.public.forced_theta
 
     # ---------------------------------------------------------------------------------------------- choose
 

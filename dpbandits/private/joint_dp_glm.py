@@ -93,7 +93,7 @@ from typing import Any, ClassVar, Literal, Unpack, cast
 
 import numpy as np
 
-from accounting import Budget, calibrate
+from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.durability.state import gathered
@@ -102,21 +102,12 @@ from dpbandits.policy.parameters import Parameters, checked_parameters, no_prior
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending, Policy
 from dpbandits.policy.schedule import Schedule, first_length
-from dpbandits.private.parts.capped_calls import (
-    Calls,
-    Estimates,
-    Numbers,
-    Switches,
-    call_share,
-    largest_gradient,
-)
+from dpbandits.private.parts.capped_calls import Calls, Estimates, Numbers, Switches
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.records import ONCE_SHARE, begins_in_the_middle, known_after
+from dpbandits.private.parts.records import begins_in_the_middle
 from dpbandits.private.parts.two_designs import Designs, Levels, Price
-from dpkit.geometry import vector_sensitivity
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
-from dpkit.models.losses import matching_loss
 
 __all__ = ["JointDPGLM"]
 
@@ -234,11 +225,7 @@ class JointDPGLM(PrivatePolicy[Estimates]):
     notes = 1
     sums: Designs
     rule: Rule
-    kept_as: ClassVar[Mapping[str, str]] = {
-        "sums": "mechanism",
-        "base_rate": "stated_base_rate",
-        "clip": "stated_clip",
-    }
+    kept_as: ClassVar[Mapping[str, str]] = {"sums": "mechanism", "clip": "stated_clip"}
     prices_persons = True
     choices_read = ("theta_o", "V_inverse", "theta", "H_inverse")
 
@@ -269,52 +256,37 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         low, high = finite_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.mechanism = choice("sums", sums, "buffered", "tree")
         T = integer("horizon", horizon, at_least=1)
         self.release, self.growth, self.first_batch = release, growth, first_length(first_batch, 4 * dim, T)
         self.schedule = Schedule.of(release, T, self.first_batch, growth)
+        self.mechanism = choice("sums", sums, "buffered", "tree")
         self.stream_share = fraction("stream_share", stream_share)
-        self.stated_clip = clip
-        self.clip = largest_gradient(self.link, (low, high)) if clip is None else positive("clip", clip)
-        self.exploration = nonnegative("exploration", exploration)
-        self.ridge = positive("ridge", ridge)
+        self.exploration, self.ridge = nonnegative("exploration", exploration), positive("ridge", ridge)
         self.parameters = checked_parameters(cast(Parameters, parameters))
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.prior = prior
         no_prior(prior, "JointDPGLM", "whose exploration rules arms out for good by what was observed alone")
 
         # the noise: one multiplier for the streams, one for all calls of either optimizer together
-        steps, m = max(1, len(self.schedule.ends)), self.rounds_per_person or 1
-        known = self.mechanism, self.stream_share, steps, budget.adjacency, m
-        price, after = Price(*known, ONCE_SHARE), None
-        if parameters == "practical" and begins_in_the_middle(self):
-            noise = price.numbers(calibrate(price, budget)) * vector_sensitivity(0.5, budget.adjacency)
-            after = known_after(self.schedule.ends, noise, T)
-        if after is None:
-            price = Price(*known)
-        z, slope = calibrate(price, budget), self.link.lipschitz(S)
+        ends, m = self.schedule.ends, self.rounds_per_person or 1
+        price = Price(self.mechanism, self.stream_share, max(1, len(ends)), budget.adjacency, m)
+        wanted = parameters == "practical" and begins_in_the_middle(self)
+        price, z, numbers = Numbers.planned(price, budget, ends, T, wanted=wanted)
+        self.calls = Calls(self.link, S, (low, high), clip, price.calls(z), budget.adjacency)
+        self.stated_clip, self.clip, slope = clip, self.calls.clip, self.calls.slope
         self.sums = Designs(dim, slope / math.e, price, z, horizon=T, rng=self.rng)
-        objective = matching_loss(self.link, S, clip=self.clip)
-        self.calls = Calls(objective, self.clip, price.calls(z), budget.adjacency, slope)
+
         if parameters == "theory":
             self.levels = Levels.theory(self.link, S, high - low, budget, self.failure_probability, dim, T)
         else:
             self.levels = Levels.practical(self.ridge, self.sums.noise(), self.sums.W, self.exploration, dim, T)
-        most_o, most = self.levels.calls
-        most_o = most_o if exploration_calls is None else exploration_calls
-        most = most if policy_calls is None else policy_calls
-        self.exploration_calls = integer("exploration_calls", most_o, at_least=1)
-        self.policy_calls = integer("policy_calls", most, at_least=1)
+        self.exploration_calls, self.policy_calls = caps = self.levels.caps(exploration_calls, policy_calls)
 
         self.record, self.rule = Record(self.link, self.sums.W), Rule(self.levels)
-        caps = self.exploration_calls, self.policy_calls
-        numbers = None
-        if after is not None:
-            numbers = Numbers(after, price.numbers(z), self.link, S, (low, high), clip)
-        self.switches = Switches(self.calls, caps, self.levels, S, self.ridge, numbers)
-        self.public = Estimates.nothing(dim, self.levels, after is None)
+        self.switches = Switches(self.calls, caps, self.levels, self.ridge, numbers)
+        self.public = Estimates.nothing(dim, self.levels, numbers is None)
         # a gradient of all rounds, with the noise of the call that has the largest share
-        noise = self.calls.z / math.sqrt(call_share(0, min(caps))) * self.calls.sensitivity
+        noise = self.calls.multiplier(0, min(caps)) * self.calls.sensitivity
         warn_of_cold_start(self, clarity(dim, T, slope, S, noise))
         self.open_run(price(z))
 

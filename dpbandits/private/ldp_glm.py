@@ -172,7 +172,7 @@ class LDPGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["local"]] = "local"
     by_rows = True
     prices_persons = True
-    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate", "clip": "stated_clip"}
+    kept_as: ClassVar[Mapping[str, str]] = {"clip": "stated_clip"}
     rule: PosteriorRule
     refit: Refit
     record: Record

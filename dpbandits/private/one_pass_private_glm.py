@@ -194,7 +194,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     trust: ClassVar[Literal["joint"]] = "joint"
     learns_range = True
     refit: Refit
-    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate", "clip": "stated_clip"}
+    kept_as: ClassVar[Mapping[str, str]] = {"clip": "stated_clip"}
     prices_persons = True
 
     def __init__(

@@ -139,7 +139,6 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     refit: Refit
     choices_read = ("theta", "inverse")
     prices_totals = True
-    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
 
     def __init__(
         self,

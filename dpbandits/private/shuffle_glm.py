@@ -50,7 +50,7 @@ why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Literal, Unpack, cast
@@ -76,14 +76,13 @@ from dpkit.moments.shuffled import max_cost
 
 __all__ = ["ShuffleGLM"]
 
-# of the first batch's squared privacy loss, what goes to the level of rewards; and how large its noise may be, beside
-# the number of users
-_LEVEL_SHARE, _KNOWN = 0.05, 0.15
-
 
 @dataclass(frozen=True)
 class Estimates:
-    """The public half: θ_k and Q_k of every batch, zero for those to come, and the level of rewards."""
+    """The public half: θ_k and Q_k of every batch, zero for those to come, and the level of rewards.
+
+    √(xᵀQ_k x) is the half-width of x.
+    """
 
     thetas: Array
     shapes: Array
@@ -193,7 +192,6 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
     """
 
     trust: ClassVar[Literal["shuffle"]] = "shuffle"
-    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
     prices_persons = True
     secret = ("rows",)
 
@@ -228,30 +226,23 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
 
         # R: of self-concordance, and of rewards, as the paper uses one letter for both
         R, W = max(1.0, self.link.self_concordance(S), abs(low), abs(high)), self.link.lipschitz(S)
-        z = np.linspace(-S, S, 2001)
-        L = max(float(np.abs(self.link.mean(z) - r).max()) for r in (low, high))
-        self.batches = None if batches is None else [integer("batches", n, at_least=1) for n in batches]
-        if self.batches is None and self.parameters == "practical":
+        L = max(float(np.abs(self.link.mean(np.linspace(-S, S, 2001)) - r).max()) for r in (low, high))
+        lengths = self.batches = None if batches is None else [integer("batches", n, at_least=1) for n in batches]
+        if lengths is None and self.parameters == "theory":
+            lengths = paper_lengths(dim, T, self.link, S, R, self.failure_probability, budget)
+        if lengths is None:
             self.schedule = Schedule.batches(T, min(32 * dim, -(-T // 20)), 2.0)
         else:
-            lengths = self.batches
-            if lengths is None:
-                lengths = paper_lengths(dim, T, self.link, S, R, self.failure_probability, budget)
             self.schedule = Schedule(tuple(int(end) for end in np.cumsum(lengths) if end < T))
         ends, m = self.schedule.ends, self.rounds_per_person or 1
-        spans = [(end - start, W if start else 1.0) for start, end in pairwise([0, *ends])]
-        # the first batch tells the level, if its users are so many that noise leaves it known
-        self.learns = self.parameters == "practical" and analysis == "numeric" and begins_in_the_middle(self)
+
+        # of each batch: its users, a bound on their weights, and whether it is to tell the level
+        learns = self.parameters == "practical" and begins_in_the_middle(self)
+        spans = [(end - start, W if start else 1.0, learns and not start) for start, end in pairwise([0, *ends])]
         if analysis == "paper":
-            plans = [paper_plan(dim, users, weight, budget) for users, weight in spans]
+            plans = [paper_plan(dim, n, weight, budget) for n, weight, _ in spans]
         else:
-            share = self.matrix_share
-            plans = [numeric_plan(dim, users, weight, L, budget, share, m) for users, weight in spans]
-            if plans and self.learns:
-                first = numeric_plan(dim, *spans[0], L, budget, share, m, _LEVEL_SHARE)
-                users = spans[0][0]
-                self.learns = first.numbers is not None and first.numbers.noise_std(users) <= _KNOWN * users
-                plans[0] = first if self.learns else plans[0]
+            plans = [numeric_plan(dim, n, weight, L, budget, self.matrix_share, m, tells) for n, weight, tells in spans]
         self.rows = HeldRows(dim, plans, self.link, S, L, self.reward_range, analysis, self.rng)
         self.rule = self.design = Design(self.link, ends, W, (2.0 * S, R) if self.parameters == "theory" else None)
         known = self.parameters, self.link, S, R, self.reward_range
@@ -263,11 +254,6 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
     def thetas(self) -> Array:
         """θ_k of the batches so far, one per row."""
         return self.public.thetas[: self.releases]
-
-    @property
-    def shapes(self) -> Array:
-        """Q_k of the batches so far, with half-width √(xᵀQ_k x)."""
-        return self.public.shapes[: self.releases]
 
     def learn(self, pending: Pending, reward: float) -> None:
         self.rows.add(pending.arm, reward)

@@ -172,7 +172,7 @@ class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
 
     trust: ClassVar[Literal["shuffle"]] = "shuffle"
     prices_persons = True
-    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate", "clip": "stated_clip"}
+    kept_as: ClassVar[Mapping[str, str]] = {"clip": "stated_clip"}
     # states of before the metric was learned have none of it, nor those without θ's covariance
     newer = ("metric", "later", "turn", "settled", "covariance", "scores")
 

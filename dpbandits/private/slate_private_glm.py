@@ -31,7 +31,6 @@ Ke, Wen & Kveton (2016); Lagrée, Vernade & Cappé (2016).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
@@ -110,7 +109,6 @@ class SlatePrivateGLM(SlatePolicy, PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
     prices_persons = True
     refit: SlateRefit
 

@@ -54,7 +54,7 @@ Denisov et al. (2022) for the noise; Aitken (1936) for the weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Unpack
 
@@ -156,7 +156,6 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     notes = 1
     learns_range = True
     refit: Refit
-    kept_as: ClassVar[Mapping[str, str]] = {"base_rate": "stated_base_rate"}
     # a simulation tells it the arms when it is made (``dpbandits.lab.simulation.play``)
     public_arms: ClassVar[bool] = True
 

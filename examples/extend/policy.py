@@ -116,8 +116,6 @@ class CoordinateUCB(PrivatePolicy[Estimate]):
             raise ValueError(f"reward_range must lie in [-1, 1], got reward_range={self.reward_range}")
         self.schedule = Schedule.batches(T, first_length(None, 4 * dim, T), growth)
         self.record, self.rule, self.refit = Record(), Rule(self.width), Refit(self.ridge)
-        self.sums = RecordSums(
-            2 * dim, self.record.sensitivity, budget=budget, releases=len(self.schedule.ends), horizon=T, rng=self.rng
-        )
+        self.sums = RecordSums(2 * dim, self.record.sensitivity, **self.terms())
         self.public = Estimate(np.zeros(dim), np.full(dim, 1 / self.ridge))
         self.open_run(self.sums.cost)

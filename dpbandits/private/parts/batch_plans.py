@@ -26,6 +26,9 @@ __all__ = ["ITERATIONS", "Plan", "numeric_plan", "paper_lengths", "paper_plan"]
 ITERATIONS = 50
 # the δ at which parts of a budget are stated; only the whole is a guarantee
 _PART_DELTA = 1e-6
+# of the first batch's squared privacy loss, what goes to the level of rewards; and how large its noise may be, beside
+# the number of users
+_LEVEL_SHARE, _KNOWN = 0.05, 0.15
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Plan:
 
 @lru_cache(maxsize=256)  # the same batches come again in every run of a simulation
 def numeric_plan(
-    d: int, users: int, weight: float, L: float, budget: Budget, matrix_share: float, batches: int, level: float = 0.0
+    d: int, users: int, weight: float, L: float, budget: Budget, matrix_share: float, batches: int, tells: bool = False
 ) -> Plan:
     """Matrix and descent, composed, at a cost of which so many batches are just within the budget.
 
@@ -72,10 +75,12 @@ def numeric_plan(
         Of the squared privacy loss.
     batches : int
         In how many of them a user may be.
-    level : float
-        Of the squared privacy loss, what goes to the level of rewards; of the rest, ``matrix_share`` to the matrix.
+    tells : bool
+        Whether the batch is to tell the level of rewards, for a twentieth of the squared privacy loss; which it does if
+        its users are so many that noise leaves it known.
     """
-    check_delta(batches * (d * (d + 1) // 2 + ITERATIONS * d + (level > 0.0)), budget)
+    check_delta(batches * (d * (d + 1) // 2 + ITERATIONS * d + tells), budget)
+    level = _LEVEL_SHARE if tells else 0.0
     mu = 1.0 / calibrate(lambda z: batches * Gaussian(z), budget)
     while True:
         shares = (1.0 - level) * matrix_share, (1.0 - level) * (1.0 - matrix_share), level
@@ -97,6 +102,8 @@ def numeric_plan(
             total = total + numbers.cost
         # binomial noise costs a little more than the Gaussian noise of this μ
         if meets(batches * total, budget.epsilon, budget.delta):
+            if numbers is not None and numbers.noise_std(users) > _KNOWN * users:
+                return numeric_plan(d, users, weight, L, budget, matrix_share, batches)
             return Plan(matrix, for_fit, rounds, descent, total, numbers)
         mu *= 0.998
 

@@ -7,30 +7,27 @@ its result is private by the optimizer's own noise, and the rest is post-process
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from accounting import Adjacency, Budget, Gaussian
+from accounting import Adjacency, Budget, Gaussian, calibrate
 from accounting import delta as delta_of
 from accounting.arrays import Array
-from dpbandits.private.parts.records import deviations, level_of
-from dpbandits.private.parts.two_designs import Designs, Levels
+from accounting.checks import positive
+from dpbandits.private.parts.records import ONCE_SHARE, deviations, known_after, level_of
+from dpbandits.private.parts.two_designs import Designs, Levels, Price
 from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall, vector_sensitivity
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.models.likelihood import Rows
 from dpkit.models.links import Link
 from dpkit.models.losses import GLM, matching_loss
 
-__all__ = ["Calls", "Estimates", "Numbers", "Switches", "call_share", "largest_gradient"]
+__all__ = ["Calls", "Estimates", "Numbers", "Switches"]
 
 # The k-th call gets a share ∝ 0.9^k of its optimizer's μ²: early calls have few rounds to hide their noise in
 _DECAY = 0.9
-
-
-def call_share(call: int, calls: int) -> float:
-    """The share of μ² of one call among so many."""
-    return _DECAY**call * (1.0 - _DECAY) / (1.0 - _DECAY**calls)
 
 
 @dataclass(frozen=True)
@@ -75,25 +72,51 @@ class Calls:
 
     Attributes
     ----------
-    objective : GLM
-        Whose gradients are clipped to L.
-    clip : float
-        L.
+    link : Link
+    theta_bound : float
+        S.
+    reward_range : (float, float)
+    stated : float, optional
+        L, the bound on a gradient at every level of rewards; by default 1.2 × the largest |r − μ(0)|.
     z : float
         The noise multiplier of all calls together.
     adjacency : str
-    slope : float
-        sup μ̇ on [−S, S].
     steps : int
         Gradient steps of a call: after 40, of which half are averaged, more do not help.
     """
 
-    objective: GLM
-    clip: float
+    link: Link
+    theta_bound: float
+    reward_range: tuple[float, float]
+    stated: float | None
     z: float
     adjacency: Adjacency
-    slope: float
     steps: int = 40
+
+    @property
+    def clip(self) -> float:
+        """L."""
+        if self.stated is not None:
+            return positive("clip", self.stated)
+        return 1.2 * max(abs(r - float(self.link.mean(0.0))) for r in self.reward_range)
+
+    @property
+    def slope(self) -> float:
+        """sup μ̇ on [−S, S]."""
+        return self.link.lipschitz(self.theta_bound)
+
+    @property
+    def objective(self) -> GLM:
+        """Whose gradients are clipped to L."""
+        return matching_loss(self.link, self.theta_bound, clip=self.clip)
+
+    def multiplier(self, call: int, calls: int) -> float:
+        """The noise multiplier of one call of so many."""
+        return self.z / math.sqrt(_DECAY**call * (1.0 - _DECAY) / (1.0 - _DECAY**calls))
+
+    def at(self, level: float) -> Calls:
+        """At this level of rewards the clip is another one, and the noise in proportion to it."""
+        return replace(self, link=self.link.shifted(level)) if level else self
 
     @property
     def sensitivity(self) -> float:
@@ -116,7 +139,7 @@ class Calls:
         ``count`` is public, and so is ``curvature``, the estimated largest eigenvalue of the loss's Hessian (a sum over
         rows), whose inverse is the length of a step.
         """
-        z = self.z / math.sqrt(call_share(*call))
+        z = self.multiplier(*call)
         # the optimizer takes a budget: a point of this Gaussian's curve where δ is far from 0 and 1, a hair inside for
         # the rounding
         epsilon = max(1.0 / z, 0.5 / z**2)
@@ -144,50 +167,34 @@ class Calls:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The level of rewards, released once, and the calls at it.
-
-    Attributes
-    ----------
-    after : int
-        Rounds.
-    z : float
-        The noise multiplier.
-    link : Link
-    theta_bound : float
-        S.
-    reward_range : (float, float)
-    clip : float, optional
-        L at every level, if it was stated.
-    """
+    """The level of rewards, released once: after so many rounds, at the noise multiplier z."""
 
     after: int
     z: float
-    link: Link
-    theta_bound: float
-    reward_range: tuple[float, float]
-    clip: float | None
 
-    def __call__(self, sums: Designs, decisions: int, adjacency: Adjacency, rng: np.random.Generator) -> float:
+    @classmethod
+    def planned(
+        cls, price: Price, budget: Budget, ends: Sequence[int], horizon: int, *, wanted: bool
+    ) -> tuple[Price, float, Numbers | None]:
+        """What all costs, the noise multiplier of that, and the level, if one is wanted and noise lets it be known."""
+        with_level = replace(price, level=ONCE_SHARE)
+        if wanted:
+            z = calibrate(with_level, budget)
+            noise = with_level.numbers(z) * vector_sensitivity(0.5, budget.adjacency)
+            if (after := known_after(ends, noise, horizon)) is not None:
+                return with_level, z, cls(after, with_level.numbers(z))
+        return price, calibrate(price, budget), None
+
+    def __call__(self, sums: Designs, calls: Calls, decisions: int, rng: np.random.Generator) -> float:
         """The level, by the rewards of both sets."""
         rewards = np.concatenate([rows.array[:, -1] for rows in (sums.explored, sums.others)])
         # in another order this float differs by far less than a step of the mechanism's lattice. As 1 and ½ are whole
         # numbers of steps, the step that the mechanism adds for its own rounding is enough for both
-        total = np.array([float(deviations(rewards, self.reward_range).sum())])
-        apart = vector_sensitivity(0.5, adjacency)
-        mechanism = GaussianMechanism(noise_multiplier=self.z, sensitivity=apart, adjacency=adjacency, rng=rng)
+        total = np.array([float(deviations(rewards, calls.reward_range).sum())])
+        apart = vector_sensitivity(0.5, calls.adjacency)
+        mechanism = GaussianMechanism(noise_multiplier=self.z, sensitivity=apart, adjacency=calls.adjacency, rng=rng)
         noisy = float(mechanism.release(total)[0])
-        return level_of(self.link, self.reward_range, noisy, self.z * apart, decisions)
-
-    def calls(self, calls: Calls, level: float) -> Calls:
-        """What calls are at this level: the clip is another one, and the noise in proportion to it."""
-        link, S = self.link.shifted(level), self.theta_bound
-        clip = largest_gradient(link, self.reward_range) if self.clip is None else self.clip
-        return replace(calls, objective=matching_loss(link, S, clip=clip), clip=clip, slope=link.lipschitz(S))
-
-
-def largest_gradient(link: Link, reward_range: tuple[float, float]) -> float:
-    """L by default: 1.2 × the largest |r − μ(0)|."""
-    return 1.2 * max(abs(r - float(link.mean(0.0))) for r in reward_range)
+        return level_of(calls.link, calls.reward_range, noisy, self.z * apart, decisions)
 
 
 @dataclass(frozen=True)
@@ -200,8 +207,6 @@ class Switches:
     caps : (int, int)
         The most calls for θ_o, and for θ_τ.
     levels : Levels
-    theta_bound : float
-        S.
     ridge : float
         The least eigenvalue of V.
     numbers : Numbers, optional
@@ -211,20 +216,17 @@ class Switches:
     calls: Calls
     caps: tuple[int, int]
     levels: Levels
-    theta_bound: float
     ridge: float
     numbers: Numbers | None
 
     def __call__(self, known: Estimates, sums: Designs, decisions: int, rng: np.random.Generator) -> Estimates:
         """Release V and H after so many decisions, and go on from what was known."""
         V, H = sums.release()
-        levels, S, (most_o, most), calls = self.levels, self.theta_bound, self.caps, self.calls
-        if self.numbers is not None:
-            if not known.levelled and decisions >= self.numbers.after:
-                level = self.numbers(sums, decisions, calls.adjacency, rng)
-                known = replace(known.anew(levels, level) if level else known, levelled=True)
-            if known.level:
-                calls = self.numbers.calls(calls, known.level)
+        levels, S, (most_o, most) = self.levels, self.calls.theta_bound, self.caps
+        if self.numbers is not None and not known.levelled and decisions >= self.numbers.after:
+            level = self.numbers(sums, self.calls, decisions, rng)
+            known = replace(known.anew(levels, level) if level else known, levelled=True)
+        calls = self.calls.at(known.level)
         # as long as the level is open, half of the calls are kept for it
         allowed = most_o if known.levelled else most_o // 2
         v, U = repaired(V, levels.shift_v, self.ridge)

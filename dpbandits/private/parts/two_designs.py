@@ -15,6 +15,7 @@ import numpy as np
 from accounting import Adjacency, Budget, Gaussian, Release, TreeAggregation
 from accounting.amplification.participation import group
 from accounting.arrays import Array
+from accounting.checks import integer
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import outer_product_sensitivity, smat, svec
 from dpkit.models.likelihood import Rows
@@ -154,6 +155,14 @@ class Levels:
     gamma: float
     beta: float
     calls: tuple[int, int]
+
+    def caps(self, exploration_calls: int | None, policy_calls: int | None) -> tuple[int, int]:
+        """The most calls for θ_o and for θ_τ: as stated, or by default."""
+        most_o, most = self.calls
+        return (
+            integer("exploration_calls", most_o if exploration_calls is None else exploration_calls, at_least=1),
+            integer("policy_calls", most if policy_calls is None else policy_calls, at_least=1),
+        )
 
     @classmethod
     def practical(cls, ridge: float, noise: float, W: float, exploration: float, d: int, T: int) -> Levels:

@@ -507,6 +507,24 @@ def test_steps_of_ones_own_are_taken_for_every_round(name):
     assert asked.count("note") == (5 if policy.notes else 0)
 
 
+@pytest.mark.parametrize("name", ["StandingPrivateGLM", "PrivateArms"])
+def test_also_those_of_a_class_that_is_mixed_in(name):
+    asked = []
+
+    class Noted:
+        def learn(self, pending, reward):
+            asked.append(pending.round)
+            super().learn(pending, reward)
+
+    class Mixed(Noted, getattr(policies, name)):
+        pass
+
+    arms = {"dim": 2, "arms": np.eye(2)} if name == "StandingPrivateGLM" else {"arms": 2}
+    policy = Mixed(**arms, budget=Budget(1.0, 1e-5), horizon=1000, first_batch=100)
+    policy.update_many(policy.select_many(5), np.ones(5))
+    assert asked == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("link", ["linear", "logistic", "probit", "poisson"])
 def test_many_records_are_those_of_each_round(link):
     """Also of short, long and broken vectors, and at e = 0."""

@@ -75,7 +75,7 @@ def test_arms_are_eliminated_by_every_earlier_batch_in_turn(seed, width):
         half = {i: math.sqrt(arms[i] @ shape @ arms[i]) for i in left}
         best = max(arms[i] @ theta - half[i] for i in left)
         left = [i for i in left if arms[i] @ theta + half[i] >= best]
-    assert surviving(arms, policy.thetas, policy.shapes).tolist() == left
+    assert surviving(arms, policy.thetas, policy.public.shapes[: policy.releases]).tolist() == left
     decision = policy.select(arms)
     assert decision.index in left
     assert set(np.flatnonzero(decision.scores > 0)) <= set(left)
@@ -99,7 +99,7 @@ def test_weights_never_pass_the_bound_of_the_matrix_sum(link, parameters, size, 
     assert weights.max() <= policy.rows.plans[1].matrix.bound
     if parameters == "theory":
         L = get_link(link)
-        beta = np.exp(max(1.0, L.self_concordance(2.0)) * np.minimum(4.0, norms(X, policy.shapes[0])))
+        beta = np.exp(max(1.0, L.self_concordance(2.0)) * np.minimum(4.0, norms(X, policy.public.shapes[0])))
         expected = np.minimum(L.derivative(X @ policy.thetas[0]) / beta, L.lipschitz(2.0))
         np.testing.assert_allclose(weights, expected, rtol=1e-12)
 
@@ -167,7 +167,7 @@ def test_what_a_batch_sends_and_what_follows_from_it(monkeypatch, parameters):
             gamma += 2 * S * math.sqrt(lam + reach) + math.sqrt(4 * R * S * nu)
             kappa = (1 + math.exp(S)) ** 2 / math.exp(S) if k == 0 else 1.0
             expected = gamma**2 * kappa * np.linalg.inv(V + lam * np.eye(3))
-        np.testing.assert_allclose(policy.shapes[k], expected, rtol=1e-8)
+        np.testing.assert_allclose(policy.public.shapes[k], expected, rtol=1e-8)
 
 
 def test_the_theorys_batches_are_those_of_equations_6_and_7():

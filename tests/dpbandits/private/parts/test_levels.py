@@ -285,6 +285,12 @@ def test_a_state_keeps_that_the_level_is_learned(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["one pass", "shuffled", "local"])
+def test_a_clip_that_is_no_number_is_refused_by_name(name):
+    with pytest.raises(TypeError, match="clip must be a number"):
+        MADE[name](clip=[1.0, 2.0])
+
+
+@pytest.mark.parametrize("name", ["one pass", "shuffled", "local"])
 def test_records_after_a_restart_are_those_of_before_it(name, tmp_path):
     """Where no clip was stated each level has its own: a state must not take that of the first one for stated."""
     policy = MADE[name](budget=Budget(8.0, 1e-5), rng=np.random.default_rng(3))
