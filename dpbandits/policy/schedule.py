@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from accounting.checks import choice, integer, positive
 
-__all__ = ["Schedule", "first_length"]
+__all__ = ["Schedule", "first_length", "rare_batches", "rare_lengths"]
 
 # batches of one length, and growing ones, whose ends are listed: more take too much time and memory
 _MOST_BATCHES, _MOST_GROWING = 2**20, 2**17
@@ -85,3 +85,20 @@ def first_length(first: int | None, typical: int, horizon: int) -> int:
     (40, 15, 7)
     """
     return integer("first_batch", min(typical, -(-horizon // 20)) if first is None else first, at_least=1)
+
+
+def rare_batches(horizon: int) -> int:
+    """M = ⌊log₂ log₂ T⌋, at least 2: how many batches suffice where a policy changes as seldom as it may."""
+    return max(2, math.floor(math.log2(max(2.0, math.log2(max(2, horizon))))))
+
+
+def rare_lengths(horizon: int, kappa: float, theta_bound: float, dim: int, gamma: float) -> list[int]:
+    """B_1 = (√κ e^{3S} d²γ²α/S)^{2/3}, at most T, B_2 = α = T^{1/(2(1 − 2^{1−M}))}, and then B_i = α √B_{i−1}."""
+    M = rare_batches(horizon)
+    alpha = horizon ** (1.0 / (2.0 * (1.0 - 2.0 ** (1 - M))))
+    S = theta_bound
+    first = (math.sqrt(kappa) * math.exp(3.0 * S) * dim**2 * gamma**2 * alpha / S) ** (2.0 / 3.0)
+    lengths = [min(float(horizon), first), alpha]
+    while len(lengths) < M:
+        lengths.append(alpha * math.sqrt(lengths[-1]))
+    return [math.ceil(length) for length in lengths]

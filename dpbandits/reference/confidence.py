@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
@@ -148,6 +149,25 @@ class ReferencePolicy(Policy):
     def scaled(self, radius: float) -> float:
         """The theory's radius, or that of practice."""
         return radius if self.parameters == "theory" else self.radius_scale * radius
+
+    def check_logistic(self) -> None:
+        """Refuse the theory's parameters for other rewards than the paper's: logistic ones in [0, 1]."""
+        low, high = self.reward_range
+        if self.parameters == "theory" and not (self.link.name == "logistic" and 0.0 <= low < high <= 1.0):
+            raise ValueError(
+                f"link must be 'logistic' and reward_range in [0, 1] for the theory's parameters of "
+                f"{type(self).__name__}, got link={self.link.name!r} and reward_range={self.reward_range}"
+            )
+
+    def bound_together(self) -> float:
+        """R ≥ 1, which bounds the length of the rewards' range and the link's self-concordance together."""
+        low, high = self.reward_range
+        if self.parameters == "theory" and math.isinf(high - low):
+            raise ValueError(
+                f"reward_range must be finite for the theory's parameters, got reward_range={self.reward_range}"
+            )
+        length = high - low if math.isfinite(high - low) else 1.0
+        return max(1.0, self.link.self_concordance(self.theta_bound), length)
 
     def believed(self) -> Ellipsoid | LevelSet:
         """The confidence set: by default {θ : ‖θ − θ_t‖_{V_t} ≤ width()}. Some papers call the matrix H_t or W_t."""

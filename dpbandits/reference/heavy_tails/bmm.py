@@ -33,8 +33,8 @@ from accounting.checks import fraction, integer, positive
 from dpbandits.policy.choices import Law
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
-from dpbandits.reference.heavy_tails.repeated import Epoch
+from dpbandits.reference.confidence import TimedOptions
+from dpbandits.reference.heavy_tails.repeated import Epoch, InEpochs
 from dpbandits.reference.heavy_tails.stages import EXPLOITS, sieved, stages
 from dpkit.models.ellipsoid import norms
 
@@ -43,7 +43,7 @@ __all__ = ["BMM"]
 _RATE = 0.5 * math.log(3.0) + 0.5 * math.log(0.6)  # kl(½‖1/6)
 
 
-class BMM(ReferencePolicy):
+class BMM(InEpochs):
     """A linear bandit for heavy-tailed rewards: medians of ridge regressions, arm by arm, with optimism.
 
     Parameters
@@ -134,11 +134,8 @@ class BMM(ReferencePolicy):
         alpha = 12.0 ** (1.0 / (1.0 + self.tail)) * self.noise_scale * n**power
         return means, self.scaled(alpha + math.sqrt(self.ridge) * self.theta_bound) * norms(arms, inverse)
 
-    # An epoch ends where its arm is not offered any more, or when it is full; the next one begins with another arm.
-
     def prepare(self, arms: Array) -> None:
-        if self.epoch.broken_off(arms):
-            self.observe()
+        super().prepare(arms)
         if self.epoch.running:
             self._screened = self.epoch.same(arms).astype(np.float64), self.stage
         elif self.parameters == "theory":
@@ -160,19 +157,16 @@ class BMM(ReferencePolicy):
     def decided(self, pending: Pending) -> None:
         if not self.epoch.running and pending.note != (EXPLOITS,):
             (self.stage,) = pending.note
-            self.epoch.begin(pending.arm)
+            super().decided(pending)
 
     def learn(self, pending: Pending, reward: float) -> None:
-        if pending.note != (EXPLOITS,) and self.epoch.take(pending.arm, reward):
-            self.observe()
+        if pending.note != (EXPLOITS,):
+            super().learn(pending, reward)
 
-    def observe(self) -> None:
+    def observe(self, arm: Array, means: Array) -> None:
         """Every group of the epoch's stage has one more reward."""
-        arm, found = self.epoch.arm, self.epoch.close()
-        if not len(found):
-            return
-        y = np.full(self.groups, float(np.median(found)))
-        y[: len(found)] = found
+        y = np.full(self.groups, float(np.median(means)))
+        y[: len(means)] = means
         at = self.stage - 1
         self.counts[at] += 1.0
         self.matrices[at] += arm[:, None] * arm

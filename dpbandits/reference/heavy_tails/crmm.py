@@ -28,11 +28,9 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
-from dpbandits.policy.choices import Law
 from dpbandits.policy.parameters import Parameters
-from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
-from dpbandits.reference.heavy_tails.repeated import Epoch
+from dpbandits.reference.confidence import TimedOptions
+from dpbandits.reference.heavy_tails.repeated import Epoch, InEpochs
 from dpkit.models.ellipsoid import RankOneInverse, project_on_ball
 from dpkit.models.links import Link, get_link
 
@@ -41,7 +39,7 @@ __all__ = ["CRMM"]
 _RATE = 0.5 * math.log(4.0) + 0.5 * math.log(4.0 / 7.0)  # kl(½‖⅛)
 
 
-class CRMM(ReferencePolicy):
+class CRMM(InEpochs):
     """A linear bandit for heavy-tailed rewards: online Newton steps on medians of repeated rewards, with optimism.
 
     Parameters
@@ -123,27 +121,8 @@ class CRMM(ReferencePolicy):
         radius = math.sqrt(self.ridge * self.theta_bound**2 + noise + self.stability)
         return self.scaled(radius)
 
-    # An epoch ends where its arm is not offered any more, or when it is full; the next one begins with another arm.
-
-    def prepare(self, arms: Array) -> None:
-        if self.epoch.broken_off(arms):
-            self.observe()
-
-    def score(self, arms: Array) -> Array | Law:
-        return self.epoch.same(arms).astype(np.float64) if self.epoch.running else super().score(arms)
-
-    def decided(self, pending: Pending) -> None:
-        self.epoch.begin(pending.arm)
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        if self.epoch.take(pending.arm, reward):
-            self.observe()
-
-    def observe(self) -> None:
+    def observe(self, arm: Array, means: Array) -> None:
         """One online Newton step on the median."""
-        arm, means = self.epoch.arm, self.epoch.close()
-        if not len(means):
-            return
         slope = float(self.link.mean(float(arm.dot(self.theta)))) - float(np.median(means))
         # V_{t+1} = V_t + (κ/2) x xᵀ, θ_{t+1} = Π_{‖θ‖≤S}^{V_{t+1}}(θ_t − V_{t+1}⁻¹∇ℓ_t(θ_t)), ∇ℓ_t(θ_t) = slope·x
         self.V.add(arm, 0.5 * self._kappa)

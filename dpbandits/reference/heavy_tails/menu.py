@@ -34,11 +34,9 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
-from dpbandits.policy.choices import Law
 from dpbandits.policy.parameters import Parameters
-from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
-from dpbandits.reference.heavy_tails.repeated import Epoch
+from dpbandits.reference.confidence import TimedOptions
+from dpbandits.reference.heavy_tails.repeated import Epoch, InEpochs
 from dpkit.models.ellipsoid import RankOneInverse
 
 __all__ = ["MENU"]
@@ -46,7 +44,7 @@ __all__ = ["MENU"]
 _LAMBDA = 3.1  # ½ln(Λ/2) − ½ + 1/Λ ≥ 1/24
 
 
-class MENU(ReferencePolicy):
+class MENU(InEpochs):
     """A linear bandit for heavy-tailed rewards: the median of several ridge regressions, with optimism.
 
     Parameters
@@ -132,27 +130,8 @@ class MENU(ReferencePolicy):
         radius = 3.0 * (noise + math.sqrt(self.ridge) * self.theta_bound)
         return self.scaled(radius)
 
-    # An epoch ends where its arm is not offered any more, or when it is full; the next one begins with another arm.
-
-    def prepare(self, arms: Array) -> None:
-        if self.epoch.broken_off(arms):
-            self.observe()
-
-    def score(self, arms: Array) -> Array | Law:
-        return self.epoch.same(arms).astype(np.float64) if self.epoch.running else super().score(arms)
-
-    def decided(self, pending: Pending) -> None:
-        self.epoch.begin(pending.arm)
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        if self.epoch.take(pending.arm, reward):
-            self.observe()
-
-    def observe(self) -> None:
+    def observe(self, arm: Array, means: Array) -> None:
         """Every group has one more reward, and one of them is chosen."""
-        arm, means = self.epoch.arm, self.epoch.close()
-        if not len(means):
-            return
         y = np.full(self.groups, float(np.median(means)))
         y[: len(means)] = means
         y -= self.base_rate

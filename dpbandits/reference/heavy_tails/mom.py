@@ -27,11 +27,9 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
-from dpbandits.policy.choices import Law
 from dpbandits.policy.parameters import Parameters
-from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
-from dpbandits.reference.heavy_tails.repeated import Epoch
+from dpbandits.reference.confidence import TimedOptions
+from dpbandits.reference.heavy_tails.repeated import Epoch, InEpochs
 from dpkit.models.ellipsoid import RankOneInverse
 
 __all__ = ["MoM"]
@@ -39,7 +37,7 @@ __all__ = ["MoM"]
 _RATE = 0.5 * math.log(4.0) + 0.5 * math.log(4.0 / 7.0)  # kl(½‖⅛)
 
 
-class MoM(ReferencePolicy):
+class MoM(InEpochs):
     """A linear bandit for heavy-tailed rewards: ridge regression on medians of means, with optimism.
 
     Parameters
@@ -119,27 +117,8 @@ class MoM(ReferencePolicy):
         radius = self.rho * math.sqrt(self.epochs) + math.sqrt(self.ridge) * self.theta_bound
         return self.scaled(radius)
 
-    # An epoch ends where its arm is not offered any more, or when it is full; the next one begins with another arm.
-
-    def prepare(self, arms: Array) -> None:
-        if self.epoch.broken_off(arms):
-            self.observe()
-
-    def score(self, arms: Array) -> Array | Law:
-        return self.epoch.same(arms).astype(np.float64) if self.epoch.running else super().score(arms)
-
-    def decided(self, pending: Pending) -> None:
-        self.epoch.begin(pending.arm)
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        if self.epoch.take(pending.arm, reward):
-            self.observe()
-
-    def observe(self) -> None:
+    def observe(self, arm: Array, means: Array) -> None:
         """The median of means is one observation of the arm."""
-        arm, means = self.epoch.arm, self.epoch.close()
-        if not len(means):
-            return
         self.epochs += 1
         self.V.add(arm, 1.0)
         self.b += (float(np.median(means)) - self.base_rate) * arm

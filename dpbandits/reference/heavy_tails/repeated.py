@@ -6,16 +6,20 @@ of an earlier epoch's arm that come late are not used.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
+from dpbandits.policy.choices import Law
+from dpbandits.policy.protocol import Pending
+from dpbandits.reference.confidence import ReferencePolicy
 from dpkit.models.likelihood import Rows
 from dpkit.states import entries
 
-__all__ = ["Epoch"]
+__all__ = ["Epoch", "InEpochs"]
 
 
 class Epoch:
@@ -96,3 +100,35 @@ class Epoch:
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
         entries.resume(self, self._KEPT, saved)
+
+
+class InEpochs(ReferencePolicy):
+    """A policy that plays one arm for an epoch, and learns from an epoch when it ends.
+
+    An epoch ends where its arm is not offered any more, or when it is full; the next one begins with another arm.
+    """
+
+    epoch: Epoch
+
+    def prepare(self, arms: Array) -> None:
+        if self.epoch.broken_off(arms):
+            self._end()
+
+    def score(self, arms: Array) -> Array | Law:
+        return self.epoch.same(arms).astype(np.float64) if self.epoch.running else super().score(arms)
+
+    def decided(self, pending: Pending) -> None:
+        self.epoch.begin(pending.arm)
+
+    def learn(self, pending: Pending, reward: float) -> None:
+        if self.epoch.take(pending.arm, reward):
+            self._end()
+
+    def _end(self) -> None:
+        arm, means = self.epoch.arm, self.epoch.close()
+        if len(means):
+            self.observe(arm, means)
+
+    @abstractmethod
+    def observe(self, arm: Array, means: Array) -> None:
+        """Learn from an epoch of ``arm`` whose blocks have these means, at least one."""

@@ -105,11 +105,7 @@ class AdaOFUECOLog(ReferencePolicy):
         low, high = self.reward_range
         if math.isinf(high - low):
             raise ValueError(f"reward_range must be finite for AdaOFUECOLog, got reward_range={self.reward_range}")
-        if parameters == "theory" and not (self.link.name == "logistic" and 0.0 <= low < high <= 1.0):
-            raise ValueError(
-                f"link must be 'logistic' and reward_range in [0, 1] for the theory's parameters of AdaOFUECOLog, "
-                f"got link={self.link.name!r} and reward_range={self.reward_range}"
-            )
+        self.check_logistic()
         S = self.theta_bound
         self.ridge = positive("ridge", ridge)
         self._R = self.link.self_concordance(S) if parameters == "theory" else 0.0

@@ -35,6 +35,7 @@ from accounting.checks import integer
 from dpbandits.policy.choices import Shares
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
+from dpbandits.policy.schedule import rare_lengths
 from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
 from dpkit.geometry import g_optimal_design
 from dpkit.models.ellipsoid import norms, within
@@ -100,15 +101,9 @@ class BGLinCB(ReferencePolicy):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, horizon=horizon, **options)
-        S, T, (low, high) = self.theta_bound, integer("horizon", horizon, at_least=1), self.reward_range
-        length = high - low
-        if parameters == "theory" and math.isinf(length):
-            raise ValueError(
-                f"reward_range must be finite for the theory's parameters, got reward_range={self.reward_range}"
-            )
+        S, T = self.theta_bound, integer("horizon", horizon, at_least=1)
         log_T = math.log(max(2, T))
-        # R bounds the rewards' range and the self-concordance together
-        self.R = max(1.0, self.link.self_concordance(S), length if math.isfinite(length) else 1.0)
+        self.R = self.bound_together()
         if parameters == "theory":
             self.ridge = 20.0 * dim * self.R * log_T
             chance = math.sqrt(log_T + dim) + self.R * (log_T + dim) / math.sqrt(self.ridge)
@@ -122,21 +117,12 @@ class BGLinCB(ReferencePolicy):
         self.batches = None if batches is None else [integer("batches", n, at_least=1) for n in batches]
         lengths = self.batches
         if lengths is None:
-            lengths = self._theory_lengths(T, kappa) if parameters == "theory" else self._doubled(T)
+            theory = parameters == "theory"
+            lengths = rare_lengths(T, kappa, S, dim, self.gamma) if theory else self._doubled(T)
         self.ends = [int(end) for end in np.cumsum(lengths) if end < T]
         self.closed = 0
         self.thetas, self.designs = np.zeros((len(self.ends), dim)), np.zeros((len(self.ends), dim, dim))
         self.rows = Rows(dim + 1)  # (x, r) of the open batch
-
-    def _theory_lengths(self, T: int, kappa: float) -> list[int]:
-        """B_1, B_2, …; the last takes what is left."""
-        S, M = self.theta_bound, max(2, math.floor(math.log2(max(2.0, math.log2(max(2, T))))))
-        alpha = T ** (1.0 / (2.0 * (1.0 - 2.0 ** (1 - M))))
-        first = (math.sqrt(kappa) * math.exp(3.0 * S) * self.dim**2 * self.gamma**2 * alpha / S) ** (2.0 / 3.0)
-        lengths = [min(float(T), first), alpha]
-        while len(lengths) < M:
-            lengths.append(alpha * math.sqrt(lengths[-1]))
-        return [math.ceil(length) for length in lengths]
 
     def _doubled(self, T: int) -> list[int]:
         lengths = [min(16 * self.dim, -(-T // 20))]

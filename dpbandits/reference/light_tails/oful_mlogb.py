@@ -90,12 +90,7 @@ class OFULMLogB(ReferencePolicy):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, **options)
-        low, high = self.reward_range
-        if parameters == "theory" and not (self.link.name == "logistic" and 0.0 <= low < high <= 1.0):
-            raise ValueError(
-                f"link must be 'logistic' and reward_range in [0, 1] for the theory's parameters of OFULMLogB, "
-                f"got link={self.link.name!r} and reward_range={self.reward_range}"
-            )
+        self.check_logistic()
         S = self.theta_bound
         R = self.link.self_concordance(S)
         self._eta_0 = 1.0 + R * S

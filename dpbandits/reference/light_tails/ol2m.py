@@ -87,12 +87,7 @@ class OL2M(ReferencePolicy):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, **options)
-        low, high = self.reward_range
-        if parameters == "theory" and not (self.link.name == "logistic" and 0.0 <= low < high <= 1.0):
-            raise ValueError(
-                f"link must be 'logistic' and reward_range in [0, 1] for the theory's parameters of OL2M, "
-                f"got link={self.link.name!r} and reward_range={self.reward_range}"
-            )
+        self.check_logistic()
         S = self.theta_bound
         # β = 1/(2(1 + e^S)) for the logistic μ itself, and ≤ inf μ̇ for other links and where the base rate has moved it
         self._beta = 0.5 * (1.0 + math.exp(-S)) * self.link.derivative_range(S)[0]

@@ -89,13 +89,7 @@ class RSGLinCB(ReferencePolicy):
         S = self.theta_bound
         T = integer("horizon", horizon, at_least=1)
 
-        # R bounds the rewards' range and the self-concordance together
-        length = self.reward_range[1] - self.reward_range[0]
-        if parameters == "theory" and math.isinf(length):
-            raise ValueError(
-                f"reward_range must be finite for the theory's parameters, got reward_range={self.reward_range}"
-            )
-        R = max(1.0, self.link.self_concordance(S), length if math.isfinite(length) else 1.0)
+        R = self.bound_together()
         kappa = self.link.kappa(S)
         size = math.sqrt(dim * math.log(T / self.failure_probability))  # √(d ln(T/δ))
         if parameters == "theory":

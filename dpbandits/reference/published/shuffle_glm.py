@@ -54,6 +54,7 @@ from accounting.checks import integer
 from dpbandits.policy.choices import Shares
 from dpbandits.policy.options import PrivateOptions
 from dpbandits.policy.protocol import Pending
+from dpbandits.policy.schedule import rare_batches, rare_lengths
 from dpbandits.reference.published.base import PublishedPolicy
 from dpkit.geometry import LpBall, g_optimal_design
 from dpkit.models.ellipsoid import norms
@@ -124,7 +125,7 @@ class PublishedShuffleGLM(PublishedPolicy):
         S, T, d, R = self.theta_bound, horizon, self.dim, self.reward_bound()
         eps, delta, log_T = budget.epsilon, budget.delta, self.log_horizon()
         kappa, kappa_star = self.link.kappa(S), self.link.kappa_star(S)
-        M = max(2, math.floor(math.log2(max(2.0, math.log2(max(2, T)))))) if batches is None else len(batches) + 1
+        M = rare_batches(T) if batches is None else len(batches) + 1
         # (20) to (23), with constants of 1
         sigma = R * math.log(d**2 / delta) / (kappa_star * eps)
         nu = R * S**2 / eps * math.sqrt(d * math.log(T * d / delta) ** 3)
@@ -137,15 +138,8 @@ class PublishedShuffleGLM(PublishedPolicy):
 
         self.max_steps = None if max_steps is None else integer("max_steps", max_steps, at_least=1)
         self.batches = None if batches is None else [integer("batches", n, at_least=1) for n in batches]
-        if self.batches is None:
-            alpha = T ** (1 / (2 * (1 - 2 ** (1 - M))))
-            first = (math.sqrt(kappa) * math.exp(3 * S) * d**2 * self.gamma**2 * alpha / S) ** (2 / 3)
-            lengths = [min(float(T), first), alpha]
-            while len(lengths) < M:
-                lengths.append(alpha * math.sqrt(lengths[-1]))
-        else:
-            lengths = [float(n) for n in self.batches]
-        self.ends = [int(end) for end in np.cumsum(np.ceil(lengths)) if end < T]
+        lengths = rare_lengths(T, kappa, S, d, self.gamma) if self.batches is None else self.batches
+        self.ends = [int(end) for end in np.cumsum(lengths) if end < T]
         self.closed = 0
         self.thetas, self.designs = np.zeros((len(self.ends), d)), np.zeros((len(self.ends), d, d))
         self.rows = Rows(d + 1, bound=1.0)

@@ -58,17 +58,6 @@ def test_late_rewards_of_an_open_epoch_count_and_of_a_closed_one_do_not():
     assert policy.epoch.count == 0
 
 
-def test_an_epoch_ends_when_its_arm_is_not_offered():
-    policy = CRMM(2, horizon=1000)
-    first = policy.select([[1.0, 0.0]])
-    policy.update(first, 0.7)
-    second = policy.select([[0.0, 1.0]])
-    assert policy.V.updates == 1
-    assert policy.epoch.arm.tolist() == second.arm.tolist()
-    policy.select([[0.5, 0.5]])  # no reward came: nothing is learned
-    assert policy.V.updates == 1
-
-
 def test_arms_of_length_one_up_to_rounding_are_recognized():
     """What is chosen is scaled to at most 1, which may make it differ from what is offered in the last digits."""
     for seed in range(50):
