@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +22,7 @@ __all__ = [
     "checked_reward",
     "checked_rounds",
     "checked_row",
+    "each_of",
     "finite_rewards",
     "real_array",
     "real_number",
@@ -31,6 +32,8 @@ __all__ = [
     "unit_rows",
     "unit_stack",
 ]
+
+T = TypeVar("T")
 
 # beyond it a budget promises nothing, and binomial noise is too small to be priced in a reasonable time
 _LARGEST_EPSILON = 1e4
@@ -162,6 +165,35 @@ def checked_range(ends: Any, name: str = "reward_range") -> tuple[float, float]:
     if not low < high:
         raise ValueError(f"{name} must be increasing, got {name}={ends!r}")
     return low, high
+
+
+def each_of(name: str, check: Callable[..., T], *columns: Iterable[Any]) -> list[T]:
+    """What a check makes of every one of many values; its refusal names which one it was.
+
+    Parameters
+    ----------
+    name : str
+        What the values are called.
+    check : callable
+        Of one value of each column.
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> each_of("rewards", float, ["1", "one"])
+    Traceback (most recent call last):
+    ValueError: rewards[1]: could not convert string to float: 'one'
+    """
+    found = []
+    for number, values in enumerate(zip(*columns, strict=True)):
+        try:
+            found.append(check(*values))
+        except ValueError as error:
+            raise ValueError(f"{name}[{number}]: {error}") from error
+    return found
 
 
 def refuse_unknown(kind: type, known: Iterable[str], name: str) -> None:

@@ -152,8 +152,8 @@ class _Ball(_Rows):
         return _dim(config) * len(config.get("arms", [""]))
 
 
-class _Nothing:
-    takes: Literal["arms", "context"] = "context"
+class _Nothing(_Cube):
+    # as a context whose one entry is 0
 
     def checked(self, offered: ArrayLike | None, dim: int) -> Array:
         if offered is None:
@@ -167,14 +167,8 @@ class _Nothing:
     def chosen(self, offered: Array, index: int) -> Array:
         return _NONE
 
-    def checked_many(self, offered: Array, dim: int) -> Array | None:
-        return None
-
     def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
         return np.broadcast_to(_NONE, (len(picks), 1))
-
-    def length(self, arms: Array) -> Array:
-        return np.asarray(np.abs(arms).max(axis=-1))
 
     def numbers(self, config: Mapping[str, Any]) -> int:
         arms = config["arms"]

@@ -155,13 +155,12 @@ class Progress:
             cells.append([f"signal over noise, {len(self.signal) - _SHOWN} others", f"up to {self._rest():.1f}"])
         ends = None if self.reward_range is None else f"{self.reward_range[0]:.6g} to {self.reward_range[1]:.6g}"
         bound = "" if self.theta_bound is None else f" (theta_bound={self.theta_bound:.4g})"
-        numbers = {"predicted": self.predicted, "seen": self.seen, "cut": self.cut}
         cells += [
             ["range of rewards", self._or_why("reward_range", ends)],
             ["length of θ", self._or_why("theta_length", self.theta_length, bound)],
-            ["mean reward, predicted", self._or_why("predicted", numbers["predicted"])],
-            ["mean reward, seen", self._or_why("seen", numbers["seen"])],
-            ["share of rewards cut", self._or_why("cut", numbers["cut"])],
+            ["mean reward, predicted", self._or_why("predicted", self.predicted)],
+            ["mean reward, seen", self._or_why("seen", self.seen)],
+            ["share of rewards cut", self._or_why("cut", self.cut)],
         ]
         if not self.signal:
             cells.insert(1, ["signal over noise", self._or_why("signal", None)])

@@ -39,6 +39,7 @@ from accounting.arrays import Array
 from dpbandits.durability.state import config_of, kind_name, known_kind, numbers, renamed
 from dpbandits.policy import rounds
 from dpbandits.policy.announced import silently
+from dpbandits.policy.checks import each_of
 from dpbandits.policy.choices import Law
 from dpbandits.policy.chosen import Choice, Choices, SlateChoice
 from dpbandits.policy.many import Each
@@ -257,12 +258,7 @@ class Released:
     def _pages(self, shell: SlatePolicy, arms: Any, rng: np.random.Generator) -> Choices:
         if not isinstance(arms, Sequence | np.ndarray) or isinstance(arms, (str, bytes)):
             raise ValueError(f"arms must be those of many requests, a list of arrays, got {short(arms)}")
-        pages = []
-        for number, one in enumerate(arms):
-            try:
-                pages.append(self._page(shell, one, rng))
-            except ValueError as error:
-                raise ValueError(f"arms[{number}]: {error}") from error
+        pages = each_of("arms", lambda one: self._page(shell, one, rng), arms)
         laws = Each([page.scores if page.law is None else page.law for page in pages])
         return Choices([tuple(page.indices.tolist()) for page in pages], laws)
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.durability.pending import Pending, Together
-from dpbandits.policy.checks import real_array
+from dpbandits.policy.checks import each_of, real_array
 from dpbandits.policy.decision import Decision, Decisions, Stretch
 from dpbandits.policy.many import Each, Index, Laws, Rounds, by_rows, together
 from dpkit.states.entries import short
@@ -211,13 +211,7 @@ def checked(policy: Policy, arms: Any) -> Rounds:
         raise ValueError(
             f"arms must be those of many requests, shape (n, K, d), or a list of arrays, got {short(arms)}"
         )
-    rounds = []
-    for number, one in enumerate(arms):
-        try:
-            rounds.append(policy.checked_arms(one))
-        except ValueError as error:
-            raise ValueError(f"arms[{number}]: {error}") from error
-    return together(rounds)
+    return together(each_of("arms", policy.checked_arms, arms))
 
 
 def _select(policy: Policy, arms: Any, persons: Sequence[Any] | None) -> Decisions:
@@ -263,11 +257,7 @@ def _update(policy: Policy, decisions: Sequence[Decision | int], rewards: Any) -
     if "update" in policy.own:
         with policy.lock:
             policy.check_open()
-            for number, (key, value) in enumerate(zip(keys, values, strict=True)):
-                try:
-                    policy.check_told(key, value)
-                except ValueError as error:
-                    raise ValueError(f"rewards[{number}]: {error}") from error
+            each_of("rewards", policy.check_told, keys, values)
             with policy.together():
                 for key, value in zip(keys, values, strict=True):
                     policy.update(key, value)
@@ -288,13 +278,11 @@ def _told(policy: Policy, made: Sequence[Pending], values: Sequence[Any]) -> Seq
         found, (low, high) = np.asarray(values), policy.reward_range
         if found.dtype.kind in "if" and ((low <= found) & (found <= high) & np.isfinite(found)).all():
             return cast("list[float]", found.astype(np.float64).tolist())
-    told = []
-    for number, (pending, value) in enumerate(zip(made, values, strict=True)):
-        try:
-            told.append(None if value is None else policy.reward_of(pending, value))
-        except ValueError as error:
-            raise ValueError(f"rewards[{number}]: {error}") from error
-    return told
+
+    def told(pending: Pending, value: Any) -> float | None:
+        return None if value is None else policy.reward_of(pending, value)
+
+    return each_of("rewards", told, made, values)
 
 
 def check_admitted(policy: Policy, persons: Sequence[Any] | None, n: int) -> list[int] | None:
@@ -328,12 +316,7 @@ def _whose(policy: Policy, persons: Sequence[Any] | None, n: int) -> list[int] |
         return None
     if isinstance(persons, (str, bytes)) or not hasattr(persons, "__len__") or len(persons) != n:
         raise ValueError(f"persons must be one for each of {n} requests, got {short(persons)}")
-    for number, person in enumerate(persons):
-        try:
-            kind_of(person)
-        except ValueError as error:
-            raise ValueError(f"persons[{number}]: {error}") from error
-    if len(kinds := {kind_of(person) for person in persons}) > 1:
+    if len(kinds := {*each_of("persons", kind_of, persons)}) > 1:
         raise ValueError(f"persons must be of one type, got {sorted(kinds)}")
     return [policy.who(person) for person in persons]
 

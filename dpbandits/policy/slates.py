@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting.arrays import Array
 from accounting.checks import fraction, integer
-from dpbandits.policy.checks import checked_row, unit_row
+from dpbandits.policy.checks import checked_row, each_of, unit_row
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.elsewhere import made_elsewhere
@@ -150,12 +150,7 @@ class SlatePolicy(Policy):
         ValueError
             As by ``select``, naming the request. All are checked first: the policy's state is as it was.
         """
-        offered = []
-        for number, one in enumerate(arms):
-            try:
-                offered.append(self.checked_slots(one))
-            except ValueError as error:
-                raise ValueError(f"arms[{number}]: {error}") from error
+        offered = each_of("arms", self.checked_slots, arms)
         self.check_process()
         with self.lock:
             check_admitted(self, persons, len(arms))
