@@ -183,8 +183,7 @@ class Experiment:
                 f"person must not be given where the budget's unit is a {own.budget.unit}, as each visit is a decision "
                 f"of its own there: make it Budget(..., unit='person'), got person={person!r}"
             )
-        if not own.public.stopped and time.time() >= own.stop.until:
-            own.end(f"the date {own.stop_when} has come")
+        own.end_by_date(time.time())
         return own.select(person=person)
 
     def record(self, decision: Decision | int, value: float | Mapping[str, float | None] | None) -> None:
@@ -206,8 +205,7 @@ class Experiment:
         """Why no further decision is made; empty while the experiment runs."""
         own = self.policy
         own.settle()
-        if not own.public.stopped and time.time() >= own.stop.until:
-            own.end(f"the date {own.stop_when} has come")
+        own.end_by_date(time.time())
         used = "" if own.decisions < (own.horizon or 0) else "the horizon is used up"
         return own.public.stopped or used
 

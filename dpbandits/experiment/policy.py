@@ -327,6 +327,15 @@ class ExperimentPolicy(PrivatePolicy[Readings]):
 
             self.publicly(change)
 
+    def overdue(self, now: float) -> str:
+        """That the date has come, if it has; ``now`` in seconds since 1970."""
+        return f"the date {self.stop_when} has come" if now >= self.stop.until else ""
+
+    def end_by_date(self, now: float) -> None:
+        """End where the date has come."""
+        if not self.public.stopped and (reason := self.overdue(now)):
+            self.end(reason)
+
     def _worthwhile(self, arm: int) -> bool:
         """Whether an arm has an open batch of which noise is not most: half of the length that it was to have."""
         j, ends = int(self.public.closed[arm]), self.sums.ends

@@ -53,7 +53,7 @@ def worker(config: Config | Group, listening: socket.socket, board: int | None =
     """Answer requests until a signal."""
     import uvicorn
 
-    from dpbandits.serve.app import create, create_many
+    from dpbandits.serve.app import create
     from dpbandits.serve.store import Store
 
     # commits are made by a thread of its own, which must not wait long for the one that computes
@@ -71,8 +71,7 @@ def worker(config: Config | Group, listening: socket.socket, board: int | None =
     if config.traces:
         configure_traces()
     connections: set[Any] = set()
-    make: Any = create_many if isinstance(config, Group) else create
-    app = make(config, connections=connections, board=board)
+    app = create(config, connections=connections, board=board)
     # no collection of garbage looks through what is there for good, which takes as long as a hundred requests do
     gc.collect()
     gc.freeze()

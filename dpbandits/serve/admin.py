@@ -25,7 +25,7 @@ from typing import Any
 
 from dpbandits.serve.clients import Callers
 from dpbandits.serve.edge import quiet
-from dpbandits.serve.metrics import BOUNDS
+from dpbandits.serve.metrics import BOUNDS, time_lines
 
 __all__ = ["Admin", "Board", "listening", "report"]
 
@@ -98,15 +98,11 @@ class Board:
             counts += _counts(told)
         lines.append("# TYPE dpbandits_requests_total counter")
         for (_, route, kind), number in sorted((k, n) for k, n in counts.items() if k[0] == "answers"):
-            lines.append(f'dpbandits_requests_total{{route="{route}",status="{kind}"}} {number:g}')
+            lines.append(f'dpbandits_requests_total{{route="{route}",status="{kind}"}} {number}')
         lines.append("# TYPE dpbandits_request_seconds histogram")
         for route in sorted({key[1] for key in counts if key[0] == "times"}):
-            total = 0.0
-            for place, bound in enumerate((*BOUNDS, "+Inf")):
-                total += counts["times", route, str(place)]
-                lines.append(f'dpbandits_request_seconds_bucket{{route="{route}",le="{bound}"}} {total:g}')
-            lines.append(f'dpbandits_request_seconds_sum{{route="{route}"}} {counts["sums", route]:.6f}')
-            lines.append(f'dpbandits_request_seconds_count{{route="{route}"}} {total:g}')
+            times = (counts["times", route, str(place)] for place in range(len(BOUNDS) + 1))
+            lines += time_lines(f'route="{route}"', times, counts["sums", route])
         lines.append("# TYPE dpbandits_process_starts_total counter")
         lines += [
             f'dpbandits_process_starts_total{{role="{role}"}} {number}' for role, number in sorted(starts.items())

@@ -1,7 +1,7 @@
 """A worker, as an ASGI application: around every request a bound on its size, a token, a count and a time.
 
 It is written without a framework, whose share of a request would be larger than all that is done for it. No word of a
-request's content gets into logs or errors. :func:`create` answers for one run, :func:`create_many` for a group.
+request's content gets into logs or errors.
 """
 
 from __future__ import annotations
@@ -12,70 +12,44 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 from dpbandits.serve import personalizer
 from dpbandits.serve.admin import report
-from dpbandits.serve.config import Common, Config, Limits
+from dpbandits.serve.config import Config, Limits
 from dpbandits.serve.desk import Answering, Desk
-from dpbandits.serve.edge import Bodies, Gone, failed_at, more_descriptors, quiet, watch
+from dpbandits.serve.edge import Bodies, Gone, Receive, failed_at, more_descriptors, quiet, watch
 from dpbandits.serve.many.front import UNTOLD, Front
 from dpbandits.serve.many.group import Group
 from dpbandits.serve.messages import Refusal, Route, parsed
 from dpbandits.serve.metrics import Meter, Traces
 from dpbandits.serve.writer import Busy
 
-__all__ = ["create", "create_many"]
+__all__ = ["create"]
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 log = logging.getLogger("dpbandits.serve")
 
 
 def create(
-    config: Config,
+    config: Config | Group,
     *,
     clock: Callable[[], float] | None = None,
     connections: Collection[Any] = (),
     board: int | None = None,
 ) -> Application:
-    """The application of one worker of a run.
+    """The application of one worker, of a run or of a group of runs.
 
-    Of a server's ``connections`` it closes those that only wait; into the pipe ``board`` it writes its figures.
+    Of a server's ``connections`` it closes those that only wait; into the pipe ``board`` it writes its figures. The
+    ``clock`` is for one run, in place of its database's.
     """
     meter = Meter()
-    desk = Desk(config, meter, clock=clock)
-    if board is not None:
-        report(board, lambda: meter.to_dict() | {"gauges": desk.writer.gauges() | {"connections": len(connections)}})
-    return Application(lambda path: (desk, path), desk, config.limits, meter, connections, _traces(config))
-
-
-def create_many(group: Group, *, connections: Collection[Any] = (), board: int | None = None) -> Application:
-    """The application of one worker of a group of runs; else as :func:`create`."""
-    meter = Meter()
-    front = Front(group, meter)
+    front = Front(config, meter) if isinstance(config, Group) else Desk(config, meter, clock=clock)
     if board is not None:
         report(board, lambda: meter.to_dict() | {"gauges": front.gauges() | {"connections": len(connections)}})
-    return Application(front.pick, front, group.limits, meter, connections, _traces(group))
-
-
-def _traces(config: Common) -> Traces | None:
-    return Traces(UNTOLD) if config.traces else None
-
-
-class Living(Protocol):
-    """What begins and ends with the server."""
-
-    def start(self) -> None:
-        """In the running loop."""
-
-    def stop(self) -> None:
-        """Take nothing in any more."""
-
-    def close(self) -> None:
-        """Wait for what was taken in."""
+    return Application(front, config.limits, meter, connections, Traces(UNTOLD) if config.traces else None)
 
 
 class Application:
@@ -83,9 +57,8 @@ class Application:
 
     Parameters
     ----------
-    pick : callable
-        By the path of a request, what answers it, and the path there.
-    living : Living
+    front : Desk or Front
+        What begins and ends with the server, and knows what answers a request.
     limits : Limits
     meter : Meter
     connections : collection
@@ -94,17 +67,10 @@ class Application:
     """
 
     def __init__(
-        self,
-        pick: Callable[[str], tuple[Answering, str]],
-        living: Living,
-        limits: Limits,
-        meter: Meter,
-        connections: Collection[Any],
-        traces: Traces | None,
+        self, front: Desk | Front, limits: Limits, meter: Meter, connections: Collection[Any], traces: Traces | None
     ) -> None:
-        self._traces = traces
-        self._pick, self._living, self._limits, self._meter = pick, living, limits, meter
-        self._connections = connections
+        self._front, self._limits, self._meter = front, limits, meter
+        self._connections, self._traces = connections, traces
         self._bodies = Bodies(most=limits.body, together=limits.bodies, seconds=limits.seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,7 +82,7 @@ class Application:
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun, status = time.perf_counter(), 499
-        desk, path = self._pick(scope["path"])
+        desk, path = self._front.pick(scope["path"])
         route, named = desk.find(path, scope["method"])
         with self._span(route, scope) as span:
             try:
@@ -128,13 +94,12 @@ class Application:
                     status, headers = route.status, {"content-type": route.media, **route.headers}
                 except (Gone, asyncio.CancelledError):  # by whoever asked, or because the service ends
                     return
-                except Refusal as error:
+                except Exception as error:
+                    if not isinstance(error, Refusal):
+                        log.error("%s", failed_at(error))
+                        error = Refusal(500, "an error inside the service")
                     status, content = personalizer.problem(error) if desk.theirs(path) else _problem(error)
                     headers |= error.headers
-                except Exception as error:
-                    log.error("%s", failed_at(error))
-                    inside = Refusal(500, "an error inside the service")
-                    status, content = personalizer.problem(inside) if desk.theirs(path) else _problem(inside)
                 await _send(send, status, content.encode(), headers)
             finally:
                 self._meter.count("other" if route is None else route.path, status, time.perf_counter() - begun)
@@ -177,13 +142,13 @@ class Application:
         """From the start of the server to its end."""
         await receive()
         asyncio.get_running_loop().set_exception_handler(quiet)
-        self._living.start()
+        self._front.start()
         guarding = asyncio.create_task(self._guard())
         await send({"type": "lifespan.startup.complete"})
         await receive()
         guarding.cancel()
-        self._living.stop()
-        self._living.close()
+        self._front.stop()
+        self._front.close()
         if self._traces is not None:
             await asyncio.to_thread(self._traces.flush)
         await send({"type": "lifespan.shutdown.complete"})

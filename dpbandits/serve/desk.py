@@ -83,6 +83,14 @@ class Desk:
         """Whether it speaks the retired service's wire there."""
         return self.config.features is not None and path.startswith(personalizer.PREFIX)
 
+    def pick(self, path: str) -> tuple[Answering, str]:
+        """What answers a path, and the path there: itself."""
+        return self, path
+
+    def gauges(self) -> dict[str, float]:
+        """For monitoring."""
+        return self.writer.gauges()
+
     def start(self) -> None:
         """Begin to write, in the running loop."""
         self.writer.start()

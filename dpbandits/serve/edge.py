@@ -25,7 +25,18 @@ from dpbandits.serve.clients import Client
 from dpbandits.serve.messages import Refusal
 from dpbandits.serve.metrics import trace_here
 
-__all__ = ["Bodies", "Gone", "JsonLines", "Rates", "Repeated", "failed_at", "more_descriptors", "quiet", "watch"]
+__all__ = [
+    "Bodies",
+    "Gone",
+    "JsonLines",
+    "Rates",
+    "Receive",
+    "Repeated",
+    "failed_at",
+    "more_descriptors",
+    "quiet",
+    "watch",
+]
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

@@ -53,7 +53,7 @@ from dpbandits.serve.messages import (
     Tickets,
     bounded,
 )
-from dpbandits.serve.metrics import Meter
+from dpbandits.serve.metrics import Meter, gauge_lines
 from dpbandits.serve.openapi import manual, schema
 from dpbandits.serve.personalizer import TOLD_NOBODY, Personalizer
 from dpbandits.serve.store import Choice, Store
@@ -74,6 +74,16 @@ def _quick(answer: dict[str, Any]) -> str:
 
 
 _PAGE = Path(__file__).with_name("page.html")
+_NOTHING = "nothing is released yet: is the learner running?"
+
+
+def _learned(id: str | None) -> bool:
+    return id is not None and not id.startswith("0-")
+
+
+def _nowhere(count: int) -> list[str]:
+    """Of so many decisions, that each is surely not written down without an id."""
+    return ["0-"] * count
 
 
 def page_route(path: str, answer: Any, *allowed: str) -> Route:
@@ -170,7 +180,7 @@ class Endpoints:
             If there is none yet.
         """
         if self._writer.released is None:
-            raise Refusal(503, "nothing is released yet: is the learner running?")
+            raise Refusal(503, _NOTHING)
         return self._writer.released
 
     async def decide(self, body: Asked, _: Client | None) -> str:
@@ -179,33 +189,24 @@ class Endpoints:
             raise Refusal(422, f"this policy shows k={self._k} arms: ask for them at /v1/slates", ["decisions"])
         released = self.newest()
         found = self._choose(body.decisions, released, tell=body.probabilities)
-        ids: Sequence[str | None] = [None] * len(found)
-        maybe: Sequence[str] = ["0-"] * len(found)
         if self._once:
             if not body.activate:
                 raise Refusal(422, "activate must be true where a person has one decision", ["activate"])
             seen = await self._writer.ask("visit", [choice for choice, _ in found])
-            ids = [id for id, _, _ in seen]
+            ids: Sequence[str | None] = [id for id, _, _ in seen]
+            maybe: Sequence[str] = _nowhere(len(found))
             found = [
                 (choice if new else replace(choice, chosen=index, probability=None), bandit)
                 for (choice, bandit), (_, index, new) in zip(found, seen, strict=True)
             ]
-        elif body.activate:
-            ids, maybe = await self._written([choice for choice, _ in found])
+        else:
+            ids, maybe = await self._written([choice for choice, _ in found], activate=body.activate)
         answers = []
         for id, perhaps, (choice, bandit) in zip(ids, maybe, found, strict=True):
-            answer = {
-                "id": id,
-                "index": choice.chosen,
-                "probability": choice.probability,
-                "release": released.number,
-                "learned": id is not None and not id.startswith("0-"),
-            }
+            own = {"index": choice.chosen, "probability": choice.probability}
             if self._config.apprentice:
-                answer["bandit"] = bandit
-            if id is None:
-                answer["ticket"] = punched(choice, self._writer.key, perhaps)
-            answers.append(answer)
+                own["bandit"] = bandit
+            answers.append(self._told(own, id, perhaps, choice, released))
         return _quick({"decisions": answers})
 
     async def decide_slates(self, body: AskedSlates, caller: Client | None) -> str:
@@ -222,30 +223,34 @@ class Endpoints:
                 )
         pages = [self._page(released, X) for X in self._offered(asks, "slates")]
         choices = [Choice(int(page[0]), None, shown, who) for (page, shown), who in zip(pages, whose, strict=True)]
-        ids: Sequence[str | None] = [None] * len(choices)
-        maybe: Sequence[str] = ["0-"] * len(choices)
-        if body.activate:
-            ids, maybe = await self._written(choices)
+        ids, maybe = await self._written(choices, activate=body.activate)
         answers = []
         for one, (page, _), choice, id, perhaps in zip(body.slates, pages, choices, ids, maybe, strict=True):
-            answer = {
-                "id": id,
-                "slate": [one.names[row] for row in page],
-                "release": released.number,
-                "learned": id is not None and not id.startswith("0-"),
-            }
-            answers.append(
-                answer if id is not None else answer | {"ticket": punched(choice, self._writer.key, perhaps)}
-            )
+            own = {"slate": [one.names[row] for row in page]}
+            answers.append(self._told(own, id, perhaps, choice, released))
         return _quick({"slates": answers})
 
-    async def _written(self, choices: Sequence[Choice]) -> tuple[Sequence[str | None], Sequence[str]]:
-        """The ids of decisions, or, where the database is away, none, and by which they may be there all the same."""
-        nowhere = ["0-"] * len(choices)
+    async def _written(
+        self, choices: Sequence[Choice], *, activate: bool
+    ) -> tuple[Sequence[str | None], Sequence[str]]:
+        """The ids of decisions, and by which they may be there all the same where they have none.
+
+        They have none where they are not to be learned from yet, and where the database is away.
+        """
+        none, nowhere = [None] * len(choices), _nowhere(len(choices))
+        if not activate:
+            return none, nowhere
         try:
             return await self._writer.ask("decide", choices), nowhere
         except Away as error:  # tickets, then
-            return [None] * len(choices), error.ids or nowhere
+            return none, error.ids or nowhere
+
+    def _told(
+        self, own: dict[str, Any], id: str | None, perhaps: str, choice: Choice, released: Released
+    ) -> dict[str, Any]:
+        """A decision as it is answered, with a ticket where it has no id."""
+        answer = {"id": id, **own, "release": released.number, "learned": _learned(id)}
+        return answer if id is not None else answer | {"ticket": punched(choice, self._writer.key, perhaps)}
 
     async def activate(self, body: Tickets, _: Client | None) -> str:
         """Learn from decisions that were answered with tickets; each counts once."""
@@ -259,7 +264,7 @@ class Endpoints:
                 continue
             id, new = next(made)
             status = "unknown" if id is None else "accepted" if new else "duplicate"
-            answers.append({"id": id, "status": status, "learned": id is not None and not id.startswith("0-")})
+            answers.append({"id": id, "status": status, "learned": _learned(id)})
         return _quick({"activations": answers})
 
     async def reward(self, body: Rewards, _: Client | None) -> str:
@@ -286,23 +291,21 @@ class Endpoints:
 
     async def privacy(self, *_: Any) -> str:
         """What the run costs, and what is left."""
-        fact = await self._writer.ask("read", lambda store: store.fact("privacy"))
-        if fact is None:
-            raise Refusal(503, "nothing is released yet: is the learner running?")
-        return _json(fact | await self._writer.ask("read", Store.counts))
+        return _json(await self._published("privacy") | await self._writer.ask("read", Store.counts))
 
     async def results(self, *_: Any) -> str:
         """What the experiment has found, as of the newest release; looking costs nothing."""
-        return _json(await self._published_results())
+        return _json(await self._published(RESULTS))
 
     async def results_page(self, *_: Any) -> str:
         """The same, as a page."""
-        return await asyncio.to_thread(page_of, await self._published_results())
+        return await asyncio.to_thread(page_of, await self._published(RESULTS))
 
-    async def _published_results(self) -> dict[str, Any]:
-        found: dict[str, Any] | None = await self._writer.ask("read", lambda store: store.fact(RESULTS))
+    async def _published(self, name: str) -> dict[str, Any]:
+        """A fact that comes with every release."""
+        found: dict[str, Any] | None = await self._writer.ask("read", lambda store: store.fact(name))
         if found is None:
-            raise Refusal(503, "nothing is released yet: is the learner running?")
+            raise Refusal(503, _NOTHING)
         return found
 
     async def stop(self, *_: Any) -> str:
@@ -335,15 +338,12 @@ class Endpoints:
     async def ready(self, *_: Any) -> str:
         """Whether this worker can decide and write down: if not, send requests elsewhere."""
         writer = self._writer
-        missing = [
-            name
-            for name, there in (
-                ("a release", writer.released is not None),
-                ("the database", not writer.away),
-                ("a confirmed lineage", writer.confirmed),
-            )
-            if not there
-        ]
+        wanted = {
+            "a release": writer.released,
+            "the database": not writer.away,
+            "a confirmed lineage": writer.confirmed,
+        }
+        missing = [name for name, there in wanted.items() if not there]
         if missing:
             raise Refusal(503, f"not ready: it lacks {' and '.join(missing)}")
         return _json({"ready": True})
@@ -365,8 +365,7 @@ class Endpoints:
         owner = caller is not None and caller.may(["own"])
         if owner:
             gauges["rewards_waiting"] = await self._writer.ask("read", Store.waiting)
-        for name, number in gauges.items():
-            lines += [f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {float(number):g}"]
+        lines += gauge_lines(gauges)
         privacy = await self._writer.ask("read", lambda store: store.fact("privacy"))
         if privacy is not None and "ledger" in privacy:
             head, entries = privacy["ledger"]["head"], privacy["ledger"]["entries"]

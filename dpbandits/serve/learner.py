@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from dpbandits.experiment.policy import ExperimentPolicy
+from dpbandits.experiment.published import results_of
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
 from dpbandits.policy.slates import SlatePolicy, shown_of
@@ -28,7 +30,7 @@ from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.events import expire
 from dpbandits.serve.lineage import Trail, trail_of
 from dpbandits.serve.store import Choice, Event, LeaseLost, Store
-from dpbandits.serve.trial import RESULTS, Trial, end_of
+from dpbandits.serve.trial import RESULTS
 
 __all__ = ["AGAIN", "MOST", "PAUSE", "Learner", "RunClosed", "learn"]
 
@@ -103,7 +105,7 @@ class Learner:
                 amend(self.store, terms_of(config, self.policy), self.store.now)
             if config.wait is not None:
                 self.store.order_by_time()
-            self._trial = Trial.of(self.policy)
+            self._experiment = self.policy if isinstance(self.policy, ExperimentPolicy) else None
             if config.together:
                 self.policy.run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already
@@ -112,8 +114,7 @@ class Learner:
             publish = self._publication(self.policy.released(), made)
             with self.leading():
                 publish()
-            ended = self._trial is not None and self._trial.ended
-            self._forget_bit_by_bit(self.store.decided() if ended else made)
+            self._forget_bit_by_bit(self.store.decided() if self._ended else made)
         except BaseException:
             self.close()
             raise
@@ -127,6 +128,11 @@ class Learner:
             self.store.close()
             if "policy" in vars(self):
                 self.policy.run.release_hold()
+
+    @property
+    def _ended(self) -> str:
+        """Of an experiment, why no decision counts any more; empty while it runs."""
+        return "" if self._experiment is None else self._experiment.public.stopped
 
     def _opened_trail(self) -> Trail:
         path = trail_of(self._config.checkpoint)
@@ -214,7 +220,7 @@ class Learner:
                     expire(self.store.database, now - config.wait, MOST)
         horizon = self.policy.horizon
         room = MOST if horizon is None else min(MOST, horizon - self.policy.decisions)
-        trial, end = self._trial, self._end(now)
+        experiment, end = self._experiment, self._end(now)
         if end is not None:
             room = max(0, min(room, end["after"] - self.policy.decisions))
         # in this order: a reward that is read has all decisions before it in the table, and waits for them
@@ -226,15 +232,15 @@ class Learner:
         waiting, taken = deque(events), list[Event]()
         with self.policy.together():  # in the journal, and on disk at the end; until then in the database
             for following in [*decisions, None]:
-                while waiting and (waiting[0].after <= self.policy.decisions or (trial and trial.ended)):
+                while waiting and (waiting[0].after <= self.policy.decisions or self._ended):
                     taken.append(waiting.popleft())
                     # they were checked when they came: one that is refused was learned before a crash, or has expired
                     with suppress(ValueError):
                         self.policy.update(taken[-1].decision - 1, self._told(taken[-1]))
-                if following is not None and not (trial and trial.ended):
+                if following is not None and not self._ended:
                     self._register(*following[:2])
-        if trial and end is not None and not trial.ended and not events and self.policy.decisions == end["after"]:
-            trial.end(end["reason"])
+        if experiment and end and not self._ended and not events and self.policy.decisions == end["after"]:
+            experiment.end(end["reason"])
             self._published(self.policy.decisions)
         if taken:
             part = max(1, (horizon or 100_000) // _PARTS) if config.curves else None
@@ -266,12 +272,13 @@ class Learner:
 
     def _end(self, now: float) -> dict[str, Any] | None:
         """Of an experiment, after which decision it ends, once that is settled."""
-        if self._trial is None:
+        if self._experiment is None:
             return None
-        reason = self._trial.ended or self._trial.date(now)
-        if (end := end_of(self.store)) is None and reason:
+        end: dict[str, Any] | None = self.store.fact("ended")
+        reason = self._ended or self._experiment.overdue(now)
+        if end is None and reason:
             with self.leading():
-                end = self.store.end(reason, self.policy.decisions if self._trial.ended else None)
+                end = self.store.end(reason, self.policy.decisions if self._ended else None)
         return end
 
     def _register(self, number: int, choice: Choice) -> None:
@@ -280,7 +287,9 @@ class Learner:
         if number != before + 1:
             raise ValueError(f"the next decision must have number {before + 1}, got {number}: is this its database?")
         step = policy.run.step
-        if self._trial is not None and not self._trial.settle():
+        if self._experiment is not None:
+            self._experiment.settle()
+        if self._ended:
             pass  # a release that was due has ended it: this decision does not count
         elif policy.takes == "context":
             policy.register(choice.arm, choice.chosen, choice.person, probability=choice.probability)
@@ -298,9 +307,8 @@ class Learner:
             publish = self._publication(self.policy.released(), decisions)
             with self.leading():
                 publish()
-        ended = self._trial is not None and self._trial.ended
-        self._forget_bit_by_bit(self.store.decided() if ended else decisions)
-        self.store.clear()
+        self._forget_bit_by_bit(self.store.decided() if self._ended else decisions)
+        self.store.database.clear()
 
     def _released_together(self, number: int) -> Callable[[Any], None]:
         """What is written in the transaction of the ledger's mark: the release."""
@@ -346,9 +354,8 @@ class Learner:
         }
         told = self._config.label, released.number, ledger.entries, ledger.head
         log.info("%s: release %d: the ledger has %d entries, head %s", *told)
-        results = None if self._trial is None else self._trial.results()
-        ended = self._trial.ended if self._trial is not None else ""
-        after = policy.decisions
+        results = None if self._experiment is None else results_of(self._experiment).to_dict()
+        ended, after = self._ended, policy.decisions
 
         def publish() -> None:
             self.store.publish(released.number, now, decisions, text, shown)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import entry_points
 from typing import Any
 
-__all__ = ["BOUNDS", "Meter", "Traces", "configure_traces", "trace_here"]
+__all__ = ["BOUNDS", "Meter", "Traces", "configure_traces", "gauge_lines", "time_lines", "trace_here"]
 
 # milliseconds that sending the last spans may take
 _LAST = 1000
@@ -50,13 +50,25 @@ class Meter:
         for route, counts in sorted(self._times.items()):
             if route in private:
                 continue
-            total = 0
-            for bound, number in zip((*BOUNDS, "+Inf"), counts, strict=True):
-                total += number
-                lines.append(f'dpbandits_request_seconds_bucket{{{who},route="{route}",le="{bound}"}} {total}')
-            lines.append(f'dpbandits_request_seconds_sum{{{who},route="{route}"}} {self._sums[route]:.6f}')
-            lines.append(f'dpbandits_request_seconds_count{{{who},route="{route}"}} {total}')
+            lines += time_lines(f'{who},route="{route}"', counts, self._sums[route])
         return lines
+
+
+def time_lines(labels: str, counts: Iterable[int], seconds: float) -> list[str]:
+    """The lines of a histogram of times, which are ``seconds`` together; ``counts`` has one number for each bound."""
+    name, lines, total = "dpbandits_request_seconds", [], 0
+    for bound, number in zip((*BOUNDS, "+Inf"), counts, strict=True):
+        total += number
+        lines.append(f'{name}_bucket{{{labels},le="{bound}"}} {total}')
+    return [*lines, f"{name}_sum{{{labels}}} {seconds:.6f}", f"{name}_count{{{labels}}} {total}"]
+
+
+def gauge_lines(gauges: Mapping[str, float]) -> list[str]:
+    """The lines of figures that go up and down."""
+    lines = []
+    for name, number in gauges.items():
+        lines += [f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {float(number):g}"]
+    return lines
 
 
 class Traces:

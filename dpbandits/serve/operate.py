@@ -250,7 +250,7 @@ def _ended(config: Config, store: Store, reason: str) -> list[str]:
         store.end(reason)
         store.note("closed", {"reason": reason, "at": store.now})
     tables.erase_all(store.database)
-    store.clear()
+    store.database.clear()
     _erase_files(config)
     return [
         "the run is closed: decisions are made by the newest release, and count for nothing",

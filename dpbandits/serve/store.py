@@ -272,10 +272,6 @@ class Store:
         """The number of the newest release, as the last write transaction found it."""
         return self._released
 
-    def clear(self) -> None:
-        """Remove what erased rows have left, as far as the database can."""
-        self.database.clear()
-
     # ------------------------------------------------------------------------------- workers, inside ``writing``
 
     def over(self, horizon: int | None) -> bool:

@@ -23,51 +23,13 @@ from accounting import Budget
 from dpbandits.durability.state import config_of
 from dpbandits.experiment.experiment import Experiment
 from dpbandits.experiment.page import page
-from dpbandits.experiment.policy import ExperimentPolicy
-from dpbandits.experiment.published import results_of
 from dpbandits.experiment.results import ExperimentResults
-from dpbandits.policy.private import PrivatePolicy
-from dpbandits.serve.store import Store
 from dpbandits.serve.toml import only
 
-__all__ = ["RESULTS", "Trial", "arguments_of", "end_of", "page_of", "visit_key"]
+__all__ = ["RESULTS", "arguments_of", "page_of", "visit_key"]
 
 # the name of a fact in the database
 RESULTS = "results"
-
-
-class Trial:
-    """What the learner does beyond learning and releasing, where its policy is an experiment's."""
-
-    def __init__(self, policy: ExperimentPolicy) -> None:
-        self._policy = policy
-
-    @classmethod
-    def of(cls, policy: PrivatePolicy[Any]) -> Trial | None:
-        """None for policies that are none of an experiment."""
-        return cls(policy) if isinstance(policy, ExperimentPolicy) else None
-
-    @property
-    def ended(self) -> str:
-        """Why no decision counts any more; empty while the experiment runs."""
-        return self._policy.public.stopped
-
-    def date(self, now: float) -> str:
-        """That the date has come, if it has."""
-        return f"the date {self._policy.stop_when} has come" if now >= self._policy.stop.until else ""
-
-    def end(self, reason: str) -> None:
-        """Release what is worth it of the open batches; for good."""
-        self._policy.end(reason)
-
-    def settle(self) -> bool:
-        """Make the releases that are due; whether the next decision counts still."""
-        self._policy.settle()
-        return not self.ended
-
-    def results(self) -> dict[str, Any]:
-        """As of now, from what was released."""
-        return results_of(self._policy).to_dict()
 
 
 def arguments_of(given: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
@@ -99,9 +61,3 @@ def page_of(results: Mapping[str, Any]) -> str:
 def visit_key(person: str, key: str) -> str:
     """The hash of a person by which the decision of the first time is found; ``key`` is the database's own."""
     return hmac.new(bytes.fromhex(key), person.encode(), sha256).hexdigest()
-
-
-def end_of(store: Store) -> dict[str, Any] | None:
-    """``{"after": …, "reason": …}``, once it is known after which decision an experiment ends."""
-    found: dict[str, Any] | None = store.fact("ended")
-    return found

@@ -30,7 +30,7 @@ from dpbandits.serve.edge import Rates
 from dpbandits.serve.endpoints import Endpoints, page_route, routes_of
 from dpbandits.serve.many.group import Group, Taken
 from dpbandits.serve.messages import Refusal, Route
-from dpbandits.serve.metrics import Meter
+from dpbandits.serve.metrics import Meter, gauge_lines
 from dpbandits.serve.openapi import manual, schema
 from dpbandits.serve.writer import Busy
 
@@ -258,10 +258,9 @@ class Front:
     async def all_metrics(self, _: None, caller: Client | None) -> str:
         """Counts and times of this process; those of rewards, for the owner alone."""
         owner = caller is not None and caller.may(["own"])
-        lines = [line for name, number in self.gauges().items() for line in (
-            f"# TYPE dpbandits_{name} gauge", f"dpbandits_{name} {float(number):g}"
-        )]  # fmt: skip
-        return "\n".join([*lines, *self._meter.text(private=frozenset() if owner else UNTOLD)]) + "\n"
+        return (
+            "\n".join([*gauge_lines(self.gauges()), *self._meter.text(private=frozenset() if owner else UNTOLD)]) + "\n"
+        )
 
     @cached_property
     def _schema(self) -> dict[str, Any]:

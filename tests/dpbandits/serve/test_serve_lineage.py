@@ -216,7 +216,7 @@ def test_a_volume_that_is_put_back_releases_nothing_again(tmp_path, witness, req
         released(learner, browser, 1)
         browser.decide(*[{"arms": ARMS}] * 3)
         drain(learner)
-        learner.store.clear()
+        learner.store.database.clear()
         back = volume(config, tmp_path)
         released(learner, browser, 3)
         public = learner.policy.released().to_json()
@@ -254,7 +254,7 @@ def test_a_volume_that_is_put_back_with_its_newest_checkpoint_goes_on(tmp_path):
     config = configured(home, policy=counting(400), storage=f'witness = "{elsewhere / "witness"}"')
     with served(config) as (learner, browser):
         released(learner, browser, 1)
-        learner.store.clear()
+        learner.store.database.clear()
         back = volume(config, tmp_path)
         released(learner, browser, 3)
         here, learned = learner.policy.decisions, learner.policy.learned.sum()

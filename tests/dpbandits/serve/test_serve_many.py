@@ -19,7 +19,7 @@ from accounting import Ledger
 from dpbandits.cli import app
 from dpbandits.serve import operate
 from dpbandits.serve.answers import Begin
-from dpbandits.serve.app import create_many
+from dpbandits.serve.app import create
 from dpbandits.serve.client import Client
 from dpbandits.serve.clients import digest
 from dpbandits.serve.database import opened
@@ -107,7 +107,7 @@ def learning(group, **more):
 def served(group):
     from starlette.testclient import TestClient
 
-    with TestClient(create_many(group), raise_server_exceptions=False) as client:
+    with TestClient(create(group), raise_server_exceptions=False) as client:
         yield Asked(client)
 
 
