@@ -12,6 +12,7 @@ from dpbandits.cli.refusals import fail
 from dpbandits.lab.environments import Environment
 from dpbandits.lab.simulation.results import Results, with_error
 from dpbandits.lab.simulation.simulate import PolicyFactory, simulate
+from dpkit.cli.options import print_json
 
 __all__ = ["console", "play", "tabled", "unit_note"]
 
@@ -88,37 +89,28 @@ def play(
         results = simulate(policies, environment, rounds=rounds, seeds=seeds, jobs=processes(jobs), resume=resume)
     except KeyboardInterrupt:
         fail("interrupted before the first run was done; nothing is written", 130)
-    if as_json:
-        _as_json(results, out / command)
-        return
     say = console().print
-    say(results.caption(), style="bold")
-    say()
-    say(_table(results))
-    say("Reward is per round." + (" ± is one standard error over seeds.\n" if seeds > 1 else "\n"))
-    if any(math.isfinite(row["epsilon"]) for row in results.table()):
-        kinds = {row["trust"] for row in results.table()}
-        say(unit_note)
-        say(*(meaning for kind, meaning in _TRUST.items() if kind in kinds))
-        say(f"\n{_SIMULATION}")
-    saved = results.save(out / f"{command}.json")
-    plot = results.plot(out / f"{command}.png")
-    say(f"\nPlot: {plot.resolve()}\nData: {saved.resolve()}", soft_wrap=True)
-    if not results.complete:
-        fail(f"interrupted: {len(results.runs)} of {results.planned_runs} runs are kept", 130)
-
-
-def _as_json(results: Results, place: Path) -> None:
-    """What the table and the lines under it say, for a program; ends like :func:`play`."""
-    from dpkit.cli.options import print_json
-
-    saved, plot = results.save(place.with_suffix(".json")), results.plot(place.with_suffix(".png"))
-    print_json(
-        {
-            "caption": results.caption(), "metric": results.metric, "complete": results.complete, "simulation": True,
-            "policies": results.table(), "plot": str(plot.resolve()), "data": str(saved.resolve()),
-        }
-    )  # fmt: skip
+    if not as_json:
+        say(results.caption(), style="bold")
+        say()
+        say(_table(results))
+        say("Reward is per round." + (" ± is one standard error over seeds.\n" if seeds > 1 else "\n"))
+        if any(math.isfinite(row["epsilon"]) for row in results.table()):
+            kinds = {row["trust"] for row in results.table()}
+            say(unit_note)
+            say(*(meaning for kind, meaning in _TRUST.items() if kind in kinds))
+            say(f"\n{_SIMULATION}")
+    saved, plot = results.save(out / f"{command}.json"), results.plot(out / f"{command}.png")
+    if as_json:
+        print_json(
+            {
+                "caption": results.caption(), "metric": results.metric, "complete": results.complete,
+                "simulation": True, "policies": results.table(), "plot": str(plot.resolve()),
+                "data": str(saved.resolve()),
+            }
+        )  # fmt: skip
+    else:
+        say(f"\nPlot: {plot.resolve()}\nData: {saved.resolve()}", soft_wrap=True)
     if not results.complete:
         fail(f"interrupted: {len(results.runs)} of {results.planned_runs} runs are kept", 130)
 

@@ -130,8 +130,8 @@ def init(
     found = read_any(config)
     if isinstance(found, Group):
         _say(found.adopt() if adopt else found.init(), as_json)
-        return
-    _say(operate.adopt(_read(config)) if adopt else operate.init(_read(config), actor=_user()), as_json)
+    else:
+        _say(operate.adopt(found) if adopt else operate.init(found, actor=_user()), as_json)
 
 
 @serve.command(cls=Command)
@@ -212,10 +212,6 @@ def _user() -> str | None:
         return None
 
 
-def _read(path: Path) -> Config:
-    return _one(path, None)
-
-
 def _one(path: Path, run: str | None) -> Config:
     """The run of a file, or one of many."""
     from dpbandits.serve.many.group import Group, read_any
@@ -235,12 +231,12 @@ def _alone(path: Path, run: str | None) -> Iterator[Config]:
     """A run to work on; from one of many its learner keeps away meanwhile."""
     from dpbandits.serve.many.group import Group, read_any
 
-    config, found = _one(path, run), read_any(path)
+    found = read_any(path)
     if isinstance(found, Group) and run is not None:
         with found.alone(run) as config:
             yield config
     else:
-        yield config
+        yield _one(path, run)
 
 
 def _say(lines: list[str], as_json: bool, *, well: bool = True) -> None:

@@ -146,14 +146,12 @@ def _ticks(least: float, most: float) -> list[tuple[float, str]]:
 def drawn(results: ExperimentResults, target: Any) -> Any:
     """Each arm's interval against the number of decisions, on axes, in a new figure, or in a file."""
     need("matplotlib", "plotting")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
     ax = target
     if target is None or isinstance(target, (str, Path)):
         figure = Figure(figsize=(7.2, 4.4), dpi=150, layout="constrained")
-        FigureCanvasAgg(figure)
         ax = figure.subplots()
     shown = []
     for k, (arm, path) in enumerate(results.history().items()):

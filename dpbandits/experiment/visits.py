@@ -32,9 +32,6 @@ class Visits:
         self._of: dict[int, tuple[int, int]] = {}
         self._last: int | None = None  # whose decision the last one is
 
-    def __len__(self) -> int:
-        return len(self._of)
-
     def find(self, person: int, decisions: int) -> tuple[int, int] | None:
         """The decision of a person, and its arm, among so many that were made."""
         found = self._of.get(person)

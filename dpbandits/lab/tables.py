@@ -125,7 +125,7 @@ class Table:
 def finite_range(name: str, given: tuple[float, float]) -> tuple[float, float]:
     """Two numbers that are finite and increase."""
     low, high = map(float, given)
-    if not (low < high and math.isfinite(low) and math.isfinite(high)):
+    if not (low < high and math.isfinite(high - low)):
         raise ValueError(f"{name} must be finite and increasing, got {name}={given!r}")
     return low, high
 

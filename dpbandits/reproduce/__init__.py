@@ -84,10 +84,7 @@ def load(name: str, table: Path | None = None) -> Figure:
         raise ValueError(f"figure must be one of {', '.join([*FIGURES, SLOPES])}, got figure={name!r}")
     paper, _, described = FIGURES[name][0].partition(".")
     describe = getattr(importlib.import_module(f"{__name__}.{paper}"), described)
-    if table is None:
-        figure: Figure = describe()
-        return figure
-    if name not in WITH_TABLE:
+    if table is not None and name not in WITH_TABLE:
         raise ValueError(f"table must be left out but for {', '.join(WITH_TABLE)}, got table={str(table)!r}")
-    with_table: Figure = describe(table)
-    return with_table
+    figure: Figure = describe() if table is None else describe(table)
+    return figure

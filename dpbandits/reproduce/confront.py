@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpbandits.reproduce.figure import Claim, Figure, Row
+from dpbandits.reproduce.figure import Claim, Figure, Row, rounded
 
 __all__ = ["confronted", "paired"]
 
@@ -77,12 +77,12 @@ def _pairs(claim: Claim, table: Sequence[Row]) -> Iterator[tuple[str, str, str]]
             a, b, unit = row.seconds, other.seconds, " s"
         else:
             (a, b), unit = _means(row, other), ""
-        words = f"{claim.line} {_number(a)}{unit}, {claim.other} {_number(b)}{unit}, a ratio of {a / b:.2g}"
+        words = f"{claim.line} {rounded(a)}{unit}, {claim.other} {rounded(b)}{unit}, a ratio of {a / b:.2g}"
         if claim.measure == "regret":
             words += _interval(row, other)
         code = other.line.public_code.regret if claim.measure == "regret" else other.line.public_code.seconds
         if code is not None:
-            words += f" (public code of {claim.other}: {_number(code)}{unit})"
+            words += f" (public code of {claim.other}: {rounded(code)}{unit})"
         yield _verdict(claim, a / b, row, other), panel, words
 
 
@@ -121,7 +121,7 @@ def _printed(table: Sequence[Row]) -> Iterator[str]:
         for row in published_first:
             printed, regret = row.line.published.regret, row.found["regret"]
             if printed is not None and low < regret / printed < high:
-                words = f"{row.line.name} {_number(regret)}{_error(row)} for {_number(printed)}"
+                words = f"{row.line.name} {rounded(regret)}{_error(row)} for {rounded(printed)}"
                 found.append((row.panel, words))
         if found:
             yield _item(f"**{head}:** ", found, table)
@@ -140,7 +140,7 @@ def _ahead(figure: Figure, table: Sequence[Row]) -> Iterator[str]:
         if a < b:
             how = f"{mean:+,.0f} ± {half:,.0f}, 95 %, {seeds} seeds" if seeds > 1 else "not paired"
             sure = ", not significant" if seeds > 1 and mean + half >= 0.0 else ""
-            found.append((row.panel, f"{row.line.name} {_number(a)} for {_number(b)} ({how}{sure})"))
+            found.append((row.panel, f"{row.line.name} {rounded(a)} for {rounded(b)} ({how}{sure})"))
     if found:
         yield _item(f"**Ahead of {figure.rival}:** ", found, table)
 
@@ -148,8 +148,4 @@ def _ahead(figure: Figure, table: Sequence[Row]) -> Iterator[str]:
 def _error(row: Row) -> str:
     """± its standard error, where there is one."""
     error = row.found.get("regret_se", math.nan)
-    return f" ± {_number(error)}" if math.isfinite(error) else ""
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f" ± {rounded(error)}" if math.isfinite(error) else ""

@@ -13,7 +13,7 @@ from dpbandits import policies
 from dpbandits.lab.environments.base import Environment
 from dpkit.models.links import Link
 
-__all__ = ["Claim", "Figure", "Found", "Line", "Panel", "Quick", "Row", "beside", "shortened"]
+__all__ = ["Claim", "Figure", "Found", "Line", "Panel", "Quick", "Row", "beside", "rounded", "shortened"]
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,11 @@ class Row:
     def seconds(self) -> float:
         """Of one run."""
         return float(self.found["seconds_per_round"] * self.found["rounds"])
+
+
+def rounded(value: float) -> str:
+    """A number for a table, in three digits or whole."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def shortened(figure: Figure, *, quick: bool = False, rounds: int | None = None, seeds: int | None = None) -> Figure:

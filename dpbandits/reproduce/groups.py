@@ -20,7 +20,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits._extras import need
-from dpbandits.lab.environments.base import Round
+from dpbandits.lab.environments.base import Named, Round
 
 __all__ = ["CoverGroups", "CreditGroups"]
 
@@ -32,21 +32,15 @@ _CUT = 2.5
 _QUANTITATIVE, _COLUMNS, _CLASSES, _LODGEPOLE = 10, 55, 7, 2
 
 
-class _Groups:
+class _Groups(Named):
     """Fixed arms and their frequencies; the features are standardised."""
-
-    link = "logistic"
-    reward_range = (0.0, 1.0)
-    rounds = None
 
     def __init__(self, X: Array, hits: Array, *, named: str, theta_bound: float) -> None:
         clusters = need("sklearn.cluster", "the groups").KMeans(GROUPS, n_init=1, random_state=0).fit(X)
         arms = np.column_stack([clusters.cluster_centers_, np.ones(GROUPS)])
         self._arms = arms / (np.linalg.norm(arms, axis=1).max() * (1 + 1e-12))
         self._means = np.bincount(clusters.labels_, hits) / np.bincount(clusters.labels_)
-        self.name = named
-        self.dim = self._arms.shape[1]
-        self.theta_bound = theta_bound
+        super().__init__(named, self._arms.shape[1], "logistic", theta_bound)
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end; the chosen group's next row has the class or not."""

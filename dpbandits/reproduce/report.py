@@ -17,7 +17,7 @@ from dpbandits._extras import need
 from dpbandits.lab.simulation.results import Results, with_error
 from dpbandits.lab.simulation.runs import Run
 from dpbandits.reproduce.confront import confronted
-from dpbandits.reproduce.figure import Figure, Panel, Row
+from dpbandits.reproduce.figure import Figure, Panel, Row, rounded
 
 __all__ = ["picture", "tables", "to_csv", "to_markdown"]
 
@@ -28,7 +28,7 @@ _SIMULATION = (
 
 
 def _value(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return "" if value is None else rounded(value)
 
 
 def _privacy(row: Row) -> str:
@@ -142,7 +142,6 @@ def picture(figure: Figure, played: Sequence[Results], table: Sequence[Row], pat
     """The panels, regret against rounds or ε, and the seconds of a run on a logarithmic axis; written to ``path``."""
     need("matplotlib", "plotting")
     from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import MaxNLocator
 
@@ -161,7 +160,6 @@ def picture(figure: Figure, played: Sequence[Results], table: Sequence[Row], pat
     lines = -(-count // columns)
     with rc_context(STYLE):
         canvas = Canvas(figsize=(5.3 * columns, 4.2 * lines + 0.2), dpi=80, layout="constrained")
-        FigureCanvasAgg(canvas)
         axes = canvas.subplots(lines, columns, squeeze=False).ravel()
         for ax in axes[count:]:
             ax.set_visible(False)

@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from dpbandits.reproduce.figure import Figure, Quick
+from dpbandits.reproduce.figure import Figure, Quick, rounded
 from dpbandits.reproduce.grids import OPTIMIZERS, Sweep, listed, sweeps
 from dpbandits.reproduce.page import with_block
 from dpbandits.reproduce.played import play
+from dpbandits.reproduce.stored import write_lines
 from dpkit.reproduce.convex_workload import Cell, draw
 
 __all__ = [
@@ -143,12 +144,14 @@ def stored_at(docs: Path, sweep: Sweep) -> Path:
 
 def write(path: Path, sweep: Sweep, found: Mapping[str, Measured]) -> None:
     """One line of JSON for each line of the sweep."""
-    told = [
-        json.dumps({"line": name, "chosen": sweep.lines[name], "loss": one.loss, "seconds": one.seconds})
-        for name, one in found.items()
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("[\n" + ",\n".join(told) + "\n]\n", encoding="utf-8")
+    lines = sweep.lines
+    write_lines(
+        path,
+        [
+            {"line": name, "chosen": lines[name], "loss": one.loss, "seconds": one.seconds}
+            for name, one in found.items()
+        ],
+    )
 
 
 def read(path: Path, sweep: Sweep) -> dict[str, Measured]:
@@ -191,7 +194,7 @@ def table(found: Sequence[tuple[Sweep, Mapping[str, Measured]]]) -> str:
     before = ""
     for row in to_rows(found):
         grid = f"{row['axis']} = {listed(row['values'])}; {row['title']}"
-        ends = ", ".join(_number(row["means"][end]) for end in (0, -1))
+        ends = ", ".join(rounded(row["means"][end]) for end in (0, -1))
         growth = _with_error(row["exponent"], row["exponent_se"])
         pace = _with_error(row["time_exponent"], row["time_exponent_se"])
         cells = ("" if grid == before else grid, row["policy"], str(row["seeds"]), ends, growth, row["theorem"], pace)
@@ -211,10 +214,6 @@ def publish(docs: Path, found: Sequence[tuple[Sweep, Mapping[str, Measured]]]) -
         write(stored_at(docs, sweep), sweep, measured)
     path = docs / PAGE
     path.write_text(with_block(path.read_text(encoding="utf-8"), "slopes", block(docs)), encoding="utf-8")
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _with_error(mean: float, error: float) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dpbandits.reproduce.figure import Figure, Row
 
-__all__ = ["read", "write"]
+__all__ = ["read", "write", "write_lines"]
 
 _FOUND = (
     "rounds",
@@ -28,7 +28,12 @@ _FOUND = (
 
 def write(path: Path, table: Sequence[Row]) -> None:
     """One line of JSON for each row of the table."""
-    lines = [json.dumps(_plain(row), ensure_ascii=False) for row in table]
+    write_lines(path, map(_plain, table))
+
+
+def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """A JSON list with a line for each row, in a folder that is made where it is missing."""
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 

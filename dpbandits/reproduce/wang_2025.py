@@ -29,7 +29,7 @@ from functools import partial
 import numpy as np
 
 from dpbandits.lab.environments import Linear
-from dpbandits.lab.environments.base import Round
+from dpbandits.lab.environments.base import Named, Round
 from dpbandits.reproduce.figure import Claim, Figure, Found, Line, Panel, Quick, beside
 
 __all__ = ["WithConstant", "figure_1", "figure_2", "harder_tails"]
@@ -125,7 +125,7 @@ def figure_2() -> Figure:
     )
 
 
-class WithConstant:
+class WithConstant(Named):
     """The rounds of a linear environment with a constant feature: (x, 1)/√2 in place of x.
 
     Parameters
@@ -143,13 +143,11 @@ class WithConstant:
     """
 
     def __init__(self, environment: Linear, room: float) -> None:
-        self._environment = environment
-        self.name = f"{environment.name}, with a constant"
-        self.dim = environment.dim + 1
-        self.link = environment.link
-        self.theta_bound = math.sqrt(2.0 * (environment.theta_bound**2 + room**2))
-        self.reward_range = environment.reward_range
-        self.rounds = environment.rounds
+        self._environment, inner = environment, environment
+        S = math.sqrt(2.0 * (inner.theta_bound**2 + room**2))
+        super().__init__(
+            f"{inner.name}, with a constant", inner.dim + 1, inner.link, S, inner.reward_range, inner.rounds
+        )
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """The same arms, rewards and means, in one more dimension."""

@@ -24,6 +24,7 @@ from accounting.arrays import Array
 from accounting.checks import choice, integer, positive
 from dpbandits.lab.environments.arms import INSIDE, coins
 from dpbandits.lab.environments.base import Named, Round
+from dpbandits.lab.tables import finite_range
 from dpbandits.policy.checks import real_array
 
 __all__ = ["Arms"]
@@ -97,9 +98,7 @@ class Arms(Named):
         self.tail_index = positive("tail_index", tail_index)
         if self.tail_index <= 1.0:
             raise ValueError(f"tail_index must be above 1, so that there is a mean, got tail_index={tail_index!r}")
-        low, high = map(float, reward_range)
-        if not (low < high and math.isfinite(high - low)):
-            raise ValueError(f"reward_range must be finite and increasing, got reward_range={reward_range!r}")
+        low, high = finite_range("reward_range", reward_range)
         self.support = {"bernoulli": (0.0, 1.0), "uniform": (0.0, 2.0 * largest)}.get(rewards, (low, high))
         self.noise_scale = min(self._deviation(largest), 0.5 * (high - low))
         told = f"{min(self.means):g} to {largest:g}" if self.means is not None else "0 to 1, drawn"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -86,12 +87,14 @@ class Estimate:
         )
 
 
-def summed(method: str, terms: Array, weights: Array, value: float, persons: object = None) -> Estimate:
+def summed(method: str, terms: Array, weights: Array, value: float, persons: Any = None) -> Estimate:
     """The estimate whose error is that of the mean of ``terms``."""
     n = len(terms)
     off: Array = terms - value
     clusters = n
     if persons is not None:
+        if np.shape(persons) != (n,):
+            raise ValueError(f"persons must have one entry per row, {n}, got shape {np.shape(persons)}")
         codes = np.unique(np.asarray(persons), return_inverse=True)[1]
         off = np.bincount(codes, weights=off).astype(np.float64)
         clusters = len(off)

@@ -68,7 +68,7 @@ def ips(
     """
     r, w = weighted(rewards, probabilities, target, largest_weight)
     terms = w * r
-    return summed("ips", terms, w, float(terms.mean()), _persons(persons, len(r)))
+    return summed("ips", terms, w, float(terms.mean()), persons)
 
 
 def snips(
@@ -99,7 +99,7 @@ def snips(
     if not total > 0:
         raise ValueError("target must be positive for at least one row, got no choice that the policy would make")
     value = float((w * r).sum()) / total
-    return summed("snips", value + w * (r - value) * (len(w) / total), w, value, _persons(persons, len(r)))
+    return summed("snips", value + w * (r - value) * (len(w) / total), w, value, persons)
 
 
 def doubly_robust(
@@ -145,7 +145,7 @@ def doubly_robust(
     rows = np.arange(n)
     r, w = weighted(rewards, probabilities, pi[rows, picked], largest_weight)
     terms = (pi * q).sum(axis=1) + w * (r - q[rows, picked])
-    return summed("doubly_robust", terms, w, float(terms.mean()), _persons(persons, n))
+    return summed("doubly_robust", terms, w, float(terms.mean()), persons)
 
 
 def cross_fitted(
@@ -245,12 +245,6 @@ def _table(name: str, values: ArrayLike) -> Array:
     if found.ndim != 2 or not np.isfinite(found).all():
         raise ValueError(f"{name} must be a finite table with one row per choice, got shape {found.shape}")
     return found
-
-
-def _persons(persons: Any, rows: int) -> Any:
-    if persons is not None and np.shape(persons) != (rows,):
-        raise ValueError(f"persons must have one entry per row, {rows}, got shape {np.shape(persons)}")
-    return persons
 
 
 def _first(bad: Any) -> int:

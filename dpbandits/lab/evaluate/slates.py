@@ -135,8 +135,6 @@ def _chances(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Array:
 def _weighed(method: str, r: Array, p: Array, pi: Array, persons: Any) -> Estimate:
     if (p[r != 0.0] == 0.0).any():
         raise ValueError("probabilities must be positive wherever there is a reward, as what was shown cannot be 0")
-    if persons is not None and np.shape(persons) != (len(r),):
-        raise ValueError(f"persons must have one entry per row, {len(r)}, got shape {np.shape(persons)}")
     w = np.divide(pi, p, out=np.zeros_like(p), where=p > 0.0)
     terms = (w * r).sum(axis=1)
     return summed(method, terms, w.mean(axis=1), float(terms.mean()), persons)

@@ -69,7 +69,6 @@ def _figure(target: Any, panels: Sequence[Callable[[Any], None]], size: Any, cap
     """The axes ``target`` with the panels; or the path of a new image of them, side by side over a caption."""
     need("matplotlib", "plotting")
     from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     if not isinstance(target, (str, Path)):
@@ -78,7 +77,6 @@ def _figure(target: Any, panels: Sequence[Callable[[Any], None]], size: Any, cap
         return target
     with rc_context(STYLE):
         figure = Figure(figsize=size, dpi=150, layout="constrained")
-        FigureCanvasAgg(figure)
         widths = (1.25, 1) if len(panels) == 2 else None
         axes = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
         for panel, ax in zip(panels, axes, strict=True):
@@ -208,20 +206,16 @@ def _interval(curves: Array, band: str) -> tuple[Array, Array]:
 
 def _label_ends(ax: Any, ends: list[tuple[float, str, str]]) -> None:
     """Names in the margin at the height of their values, moved apart as little as possible where they overlap."""
+    from scipy.optimize import isotonic_regression
+
     ends = sorted(ends)
     x = ax.get_xlim()[1]
     points = ax.transAxes.inverted().transform(ax.transData.transform([(x, value) for value, _, _ in ends]))
     heights = np.clip(points[:, 1], 0.0, 1.0)
     gap = min(0.06, 1.0 / len(ends))
-    # least squares under the order: isotonic regression of the heights less i·gap, by pooling neighbours
-    pools: list[list[float]] = []
-    for free in heights - gap * np.arange(len(ends)):
-        pools.append([free])
-        while len(pools) > 1 and np.mean(pools[-2]) > np.mean(pools[-1]):
-            last = pools.pop()
-            pools[-1] += last
+    # least squares under the order, with the gaps taken off
     steps = gap * np.arange(len(ends))
-    placed = np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools]) + steps
+    placed = isotonic_regression(heights - steps).x + steps
     placed = np.minimum(np.maximum(placed, steps), 1.0 - steps[::-1])
     for height, (_, colour, name) in zip(placed, ends, strict=True):
         ax.text(1.02, height, name, transform=ax.transAxes, color=colour, va="center", fontsize=9)
