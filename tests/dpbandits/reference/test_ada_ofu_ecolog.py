@@ -136,10 +136,3 @@ def test_the_radius_is_paid_for_in_every_round():
         tightest = min(tightest, float((right - left).min()))
     assert learned > 100
     assert -1e-4 <= tightest < 0.05  # the generic solver has five digits
-
-
-def test_the_theory_is_for_clicks():
-    with pytest.raises(ValueError, match="link must be 'logistic' and reward_range in"):
-        AdaOFUECOLog(2, "probit", parameters="theory")
-    with pytest.raises(ValueError, match="reward_range must be finite for AdaOFUECOLog"):
-        AdaOFUECOLog(2, "poisson")

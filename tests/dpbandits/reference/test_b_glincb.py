@@ -106,8 +106,6 @@ def test_theory_parameters():
     alpha = T ** (1 / (2 * (1 - 2.0**-2)))
     first = (math.sqrt(kappa) * math.exp(3 * S) * d**2 * policy.gamma**2 * alpha / S) ** (2 / 3)
     assert first > T
-    with pytest.raises(ValueError, match="reward_range must be finite"):
-        BGLinCB(2, "poisson", horizon=10, parameters="theory")
 
 
 def test_batches_are_fixed_beforehand():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from scipy.stats import binom
 
 from dpbandits.reference.heavy_tails.crmm import CRMM
@@ -67,9 +66,3 @@ def test_arms_of_length_one_up_to_rounding_are_recognized():
         for _ in range(policy.plays):
             policy.update(policy.select(arms), 0.3)
         assert policy.V.updates == 1
-
-
-@pytest.mark.parametrize("tail", [0.0, 1.5])
-def test_the_tail_exponent_is_checked(tail):
-    with pytest.raises(ValueError, match=r"tail must lie in \(0, 1\], got tail="):
-        CRMM(2, horizon=10, tail=tail)

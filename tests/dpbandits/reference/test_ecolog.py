@@ -66,10 +66,3 @@ def test_theory_parameters_are_the_modules():
     assert policy.ridge == pytest.approx(4 / math.log(2))
     assert policy.width() ** 2 == pytest.approx(policy.ridge * 9 + 8 * math.log(50))
     assert ECOLog(3, theta_bound=3.0).ridge == 3.0
-
-
-def test_rewards_must_be_bounded():
-    with pytest.raises(ValueError, match="reward_range must be finite for ECOLog"):
-        ECOLog(2, "poisson")
-    with pytest.raises(ValueError, match=r"reward_range must be in \[0, 1\] for ECOLog"):
-        ECOLog(2, parameters="theory", reward_range=(0, 2))

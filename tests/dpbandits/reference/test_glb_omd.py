@@ -90,9 +90,3 @@ def test_regret_on_the_probit_workload():
             lambda rng, S=S: GLBOMD(3, "probit", theta_bound=S, rng=rng), "probit", 3, 20, S, 5000, seeds=2
         )
         assert found <= 60
-
-
-@pytest.mark.parametrize("bad", ["", "paper", None])
-def test_unknown_parameter_sets_are_refused(bad):
-    with pytest.raises(ValueError, match="parameters must be 'practical', 'theory' or 'published'"):
-        GLBOMD(2, parameters=bad)

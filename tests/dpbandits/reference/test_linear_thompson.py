@@ -55,8 +55,3 @@ def test_draws_are_from_the_posterior(parameters):
     assert not is_standard_normal(z / 0.9)  # would the draws' scale be wrong by so much
     assert not is_standard_normal(z / 1.1)
     assert not is_standard_normal(z + 0.15)
-
-
-def test_the_theory_needs_to_know_the_noise():
-    with pytest.raises(ValueError, match="noise_bound must be given for the theory's parameters"):
-        LinearThompson(2, parameters="theory")

@@ -88,10 +88,3 @@ def test_the_radius_is_paid_for_in_every_round():
         tightest = min(tightest, float((right - left).min()))
     assert tightest >= -1e-9
     assert tightest < 0.02  # it is nearly tight somewhere, so the test could fail
-
-
-def test_the_theory_is_for_clicks():
-    with pytest.raises(ValueError, match="link must be 'logistic' and reward_range in"):
-        OFULMLogB(2, "probit", parameters="theory")
-    with pytest.raises(ValueError, match="link must be 'logistic' and reward_range in"):
-        OFULMLogB(2, reward_range=(0.0, 2.0), parameters="theory")

@@ -45,14 +45,6 @@ def test_each_round_is_the_algorithms(parameters, factor):
     assert projected > 5
 
 
-@pytest.mark.parametrize(("link", "more"), [("probit", {}), ("logistic", {"reward_range": (0.0, 2.0)})])
-def test_the_theory_is_for_clicks_alone(link, more):
-    with pytest.raises(
-        ValueError, match="link must be 'logistic' and reward_range in \\[0, 1\\] for the theory's parameters"
-    ):
-        OL2M(2, link, parameters="theory", **more)
-
-
 def test_regret_on_the_logistic_workload():
     """S = 3, T = 1000: measured 10 to 14 on seeds 100 to 104 (uniform: 417)."""
     assert regret_of(lambda rng: OL2M(2, theta_bound=3.0, rng=rng), "logistic", 2, 20, 3.0, 1000, seeds=1) <= 40
