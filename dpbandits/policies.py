@@ -10,119 +10,61 @@ from typing import TYPE_CHECKING
 from dpkit.lazy import attributes_of
 
 if TYPE_CHECKING:
-    from dpbandits.private.adap_ucb import AdaPUCB
-    from dpbandits.private.disjoint_private_glm import DisjointPrivateGLM
-    from dpbandits.private.disjoint_shuffle_glm import DisjointShuffleGLM
-    from dpbandits.private.doubling import Doubling
-    from dpbandits.private.dp_lin_ucb import DPLinUCB
-    from dpbandits.private.dphdb import DPHDB
-    from dpbandits.private.dpse import DPSE
-    from dpbandits.private.joint_dp_glm import JointDPGLM
-    from dpbandits.private.ldp_arms import LDPArms
-    from dpbandits.private.ldp_glm import LDPGLM
-    from dpbandits.private.one_pass_private_glm import OnePassPrivateGLM
-    from dpbandits.private.person_private_glm import PersonPrivateGLM
-    from dpbandits.private.private_arms import PrivateArms
-    from dpbandits.private.private_hvt_ucb import PrivateHvtUCB
-    from dpbandits.private.restarting import Restarting
-    from dpbandits.private.shuffle_arms import ShuffleArms
-    from dpbandits.private.shuffle_glm import ShuffleGLM
-    from dpbandits.private.shuffle_lin_ucb import ShuffleLinUCB
-    from dpbandits.private.shuffle_one_pass_glm import ShuffleOnePassGLM
-    from dpbandits.private.shuffle_person_glm import ShufflePersonGLM
-    from dpbandits.private.slate_private_glm import SlatePrivateGLM
-    from dpbandits.private.standing_private_glm import StandingPrivateGLM
-    from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL
-    from dpbandits.reference.heavy_tails.bmm import BMM
-    from dpbandits.reference.heavy_tails.btc import BTC
-    from dpbandits.reference.heavy_tails.crmm import CRMM
-    from dpbandits.reference.heavy_tails.crt import CRT
-    from dpbandits.reference.heavy_tails.crtm import CRTM
-    from dpbandits.reference.heavy_tails.heavy_oful import HeavyOFUL
-    from dpbandits.reference.heavy_tails.hvt_ucb import HvtUCB
-    from dpbandits.reference.heavy_tails.menu import MENU
-    from dpbandits.reference.heavy_tails.mom import MoM
-    from dpbandits.reference.heavy_tails.tofu import TOFU
-    from dpbandits.reference.light_tails.ada_ofu_ecolog import AdaOFUECOLog
-    from dpbandits.reference.light_tails.b_glincb import BGLinCB
-    from dpbandits.reference.light_tails.ecolog import ECOLog
-    from dpbandits.reference.light_tails.glb_omd import GLBOMD
-    from dpbandits.reference.light_tails.glm_ucb import GLMUCB
-    from dpbandits.reference.light_tails.gloc import GLOC
-    from dpbandits.reference.light_tails.laplace_thompson import LaplaceThompson
-    from dpbandits.reference.light_tails.linear_thompson import LinearThompson
-    from dpbandits.reference.light_tails.ofu_glb import OFUGLB
-    from dpbandits.reference.light_tails.oful import OFUL
-    from dpbandits.reference.light_tails.oful_log_r import OFULogR
-    from dpbandits.reference.light_tails.oful_mlogb import OFULMLogB
-    from dpbandits.reference.light_tails.ol2m import OL2M
-    from dpbandits.reference.light_tails.rs_glincb import RSGLinCB
-    from dpbandits.reference.simple.disjoint_lin_ucb import DisjointLinUCB
-    from dpbandits.reference.simple.disjoint_thompson import DisjointThompson
-    from dpbandits.reference.simple.epsilon_greedy import EpsilonGreedy
-    from dpbandits.reference.simple.kl_ucb import KLUCB
-    from dpbandits.reference.simple.thompson_arms import ThompsonArms
-    from dpbandits.reference.simple.uniform import Uniform
-    from dpbandits.reference.slates.cascade_thompson import CascadeThompson
-    from dpbandits.reference.slates.cascade_ucb import CascadeUCB
-
-__all__ = [
-    "AdaOFUECOLog",
-    "AdaOFUL",
-    "AdaPUCB",
-    "BGLinCB",
-    "BMM",
-    "BTC",
-    "CascadeThompson",
-    "CascadeUCB",
-    "CRMM",
-    "CRT",
-    "CRTM",
-    "DisjointLinUCB",
-    "DisjointPrivateGLM",
-    "DisjointShuffleGLM",
-    "DisjointThompson",
-    "Doubling",
-    "DPHDB",
-    "DPLinUCB",
-    "DPSE",
-    "ECOLog",
-    "EpsilonGreedy",
-    "GLBOMD",
-    "GLMUCB",
-    "GLOC",
-    "HeavyOFUL",
-    "HvtUCB",
-    "JointDPGLM",
-    "KLUCB",
-    "LaplaceThompson",
-    "LDPArms",
-    "LDPGLM",
-    "LinearThompson",
-    "MENU",
-    "MoM",
-    "OFUGLB",
-    "OFUL",
-    "OFULMLogB",
-    "OFULogR",
-    "OL2M",
-    "OnePassPrivateGLM",
-    "PersonPrivateGLM",
-    "PrivateArms",
-    "PrivateHvtUCB",
-    "Restarting",
-    "RSGLinCB",
-    "ShuffleArms",
-    "ShuffleGLM",
-    "ShuffleLinUCB",
-    "ShuffleOnePassGLM",
-    "ShufflePersonGLM",
-    "SlatePrivateGLM",
-    "StandingPrivateGLM",
-    "ThompsonArms",
-    "TOFU",
-    "Uniform",
-]
+    from dpbandits.private.adap_ucb import AdaPUCB as AdaPUCB
+    from dpbandits.private.disjoint_private_glm import DisjointPrivateGLM as DisjointPrivateGLM
+    from dpbandits.private.disjoint_shuffle_glm import DisjointShuffleGLM as DisjointShuffleGLM
+    from dpbandits.private.doubling import Doubling as Doubling
+    from dpbandits.private.dp_lin_ucb import DPLinUCB as DPLinUCB
+    from dpbandits.private.dphdb import DPHDB as DPHDB
+    from dpbandits.private.dpse import DPSE as DPSE
+    from dpbandits.private.joint_dp_glm import JointDPGLM as JointDPGLM
+    from dpbandits.private.ldp_arms import LDPArms as LDPArms
+    from dpbandits.private.ldp_glm import LDPGLM as LDPGLM
+    from dpbandits.private.one_pass_private_glm import OnePassPrivateGLM as OnePassPrivateGLM
+    from dpbandits.private.person_private_glm import PersonPrivateGLM as PersonPrivateGLM
+    from dpbandits.private.private_arms import PrivateArms as PrivateArms
+    from dpbandits.private.private_hvt_ucb import PrivateHvtUCB as PrivateHvtUCB
+    from dpbandits.private.restarting import Restarting as Restarting
+    from dpbandits.private.shuffle_arms import ShuffleArms as ShuffleArms
+    from dpbandits.private.shuffle_glm import ShuffleGLM as ShuffleGLM
+    from dpbandits.private.shuffle_lin_ucb import ShuffleLinUCB as ShuffleLinUCB
+    from dpbandits.private.shuffle_one_pass_glm import ShuffleOnePassGLM as ShuffleOnePassGLM
+    from dpbandits.private.shuffle_person_glm import ShufflePersonGLM as ShufflePersonGLM
+    from dpbandits.private.slate_private_glm import SlatePrivateGLM as SlatePrivateGLM
+    from dpbandits.private.standing_private_glm import StandingPrivateGLM as StandingPrivateGLM
+    from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL as AdaOFUL
+    from dpbandits.reference.heavy_tails.bmm import BMM as BMM
+    from dpbandits.reference.heavy_tails.btc import BTC as BTC
+    from dpbandits.reference.heavy_tails.crmm import CRMM as CRMM
+    from dpbandits.reference.heavy_tails.crt import CRT as CRT
+    from dpbandits.reference.heavy_tails.crtm import CRTM as CRTM
+    from dpbandits.reference.heavy_tails.heavy_oful import HeavyOFUL as HeavyOFUL
+    from dpbandits.reference.heavy_tails.hvt_ucb import HvtUCB as HvtUCB
+    from dpbandits.reference.heavy_tails.menu import MENU as MENU
+    from dpbandits.reference.heavy_tails.mom import MoM as MoM
+    from dpbandits.reference.heavy_tails.tofu import TOFU as TOFU
+    from dpbandits.reference.light_tails.ada_ofu_ecolog import AdaOFUECOLog as AdaOFUECOLog
+    from dpbandits.reference.light_tails.b_glincb import BGLinCB as BGLinCB
+    from dpbandits.reference.light_tails.ecolog import ECOLog as ECOLog
+    from dpbandits.reference.light_tails.glb_omd import GLBOMD as GLBOMD
+    from dpbandits.reference.light_tails.glm_ucb import GLMUCB as GLMUCB
+    from dpbandits.reference.light_tails.gloc import GLOC as GLOC
+    from dpbandits.reference.light_tails.laplace_thompson import LaplaceThompson as LaplaceThompson
+    from dpbandits.reference.light_tails.linear_thompson import LinearThompson as LinearThompson
+    from dpbandits.reference.light_tails.ofu_glb import OFUGLB as OFUGLB
+    from dpbandits.reference.light_tails.oful import OFUL as OFUL
+    from dpbandits.reference.light_tails.oful_log_r import OFULogR as OFULogR
+    from dpbandits.reference.light_tails.oful_mlogb import OFULMLogB as OFULMLogB
+    from dpbandits.reference.light_tails.ol2m import OL2M as OL2M
+    from dpbandits.reference.light_tails.rs_glincb import RSGLinCB as RSGLinCB
+    from dpbandits.reference.simple.disjoint_lin_ucb import DisjointLinUCB as DisjointLinUCB
+    from dpbandits.reference.simple.disjoint_thompson import DisjointThompson as DisjointThompson
+    from dpbandits.reference.simple.epsilon_greedy import EpsilonGreedy as EpsilonGreedy
+    from dpbandits.reference.simple.kl_ucb import KLUCB as KLUCB
+    from dpbandits.reference.simple.thompson_arms import ThompsonArms as ThompsonArms
+    from dpbandits.reference.simple.uniform import Uniform as Uniform
+    from dpbandits.reference.slates.cascade_thompson import CascadeThompson as CascadeThompson
+    from dpbandits.reference.slates.cascade_ucb import CascadeUCB as CascadeUCB
 
 _HOMES = {
     "AdaOFUECOLog": "dpbandits.reference.light_tails.ada_ofu_ecolog",
@@ -182,4 +124,5 @@ _HOMES = {
     "Uniform": "dpbandits.reference.simple.uniform",
 }
 
+__all__ = list(_HOMES)
 __getattr__, __dir__ = attributes_of(__name__, _HOMES)
