@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from accounting.arrays import Array
     from dpbandits.policy.protocol import Policy
 
 __all__ = ["POLICIES", "Known", "factories", "named"]
@@ -121,31 +120,6 @@ POLICIES = {
 }
 
 
-@dataclass(frozen=True)
-class _Factory:
-    """Picklable, for worker processes."""
-
-    algorithm: str
-    dim: int
-    arguments: Mapping[str, Any]
-
-    @property
-    def public_arms(self) -> bool:
-        """Whether it is told the arms, which stand."""
-        from dpbandits import policies
-
-        return bool(getattr(getattr(policies, self.algorithm), "public_arms", False))
-
-    def __call__(self, rng: np.random.Generator, arms: Array | None = None) -> Policy:
-        from dpbandits import policies
-
-        told = {} if arms is None else {"arms": arms}
-        kind = getattr(policies, self.algorithm)
-        sizes = () if "dim" in kind.passed_on else (self.dim,)
-        policy: Policy = kind(*sizes, **self.arguments, **told, rng=rng)
-        return policy
-
-
 def named(asked: list[str] | None, unit: str, environment: Any) -> list[str]:
     """The policies to play."""
     from dpbandits.lab.environments.base import without_features
@@ -175,6 +149,8 @@ def factories(
         For an unknown name, a budget out of range, or a policy for fixed arms where none do.
     """
     from accounting import Budget
+    from dpbandits import policies
+    from dpbandits.lab.simulation.made import Made
 
     if unit not in ("round", "person"):
         raise ValueError(f"unit must be 'round' or 'person', got unit={unit!r}")
@@ -197,13 +173,13 @@ def factories(
             )
         if unit not in one.units:
             raise ValueError(f"unit must be {' or '.join(map(repr, one.units))} for policy {name!r}, got unit={unit!r}")
-        dim = environment.context_dim if one.contexts else environment.dim
+        kind, dim = getattr(policies, one.algorithm), environment.context_dim if one.contexts else environment.dim
         # where there is a choice of units
         whose = ", person" if unit == "person" and len(one.units) > 1 else ""
         for budget in budgets if one.private else [None]:
             title = one.title if budget is None else f"{one.title}, ε = {budget.epsilon:g}{whose}"
             told = {parameter: (known | {"budget": budget})[parameter] for parameter in one.told}
-            made[title] = _Factory(one.algorithm, dim, told)
+            made[title] = Made(kind, () if "dim" in kind.passed_on else (dim,), told)
     return made
 
 

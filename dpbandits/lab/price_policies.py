@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -14,11 +13,12 @@ import numpy as np
 from accounting import Budget
 from accounting.arrays import Array
 from dpbandits.lab.environments.base import Environment, without_features
+from dpbandits.lab.simulation.made import Made
 from dpbandits.policy.offers import NOTHING
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
 
-__all__ = ["FREE", "UNITS", "Made", "free", "kinds", "private", "uniform"]
+__all__ = ["FREE", "UNITS", "Priced", "free", "kinds", "private", "uniform"]
 
 # what is played where nothing else is asked for
 _PRIVATE = {"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}
@@ -29,29 +29,19 @@ UNITS = tuple(_PRIVATE)
 FREE = "not private"
 
 
-@dataclass(frozen=True)
-class Made:
-    """A function that makes a policy; picklable, for worker processes."""
-
-    algorithm: Callable[..., Policy]
-    shape: tuple[int, ...]
-    parameters: Mapping[str, Any]
-
-    @property
-    def public_arms(self) -> bool:
-        """Whether it is told the arms, which are fixed."""
-        return bool(getattr(self.algorithm, "public_arms", False))
+class Priced(Made):
+    """A policy whose warning of too much noise the table takes the place of."""
 
     def __call__(self, rng: np.random.Generator, *arms: Array) -> Policy:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "the noise for ε")  # the table says so
-            return self.algorithm(*self.shape, *arms, **self.parameters, rng=rng)
+            warnings.filterwarnings("ignore", "the noise for ε")
+            return super().__call__(rng, *arms)
 
     def hopeless(self, environment: Environment) -> bool:
         arms = [next(iter(environment.episode(np.random.default_rng(0)))).arms] if self.public_arms else []
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            self.algorithm(*self.shape, *arms, **self.parameters, rng=np.random.default_rng(0))
+            super().__call__(np.random.default_rng(0), *arms)
         return any(str(one.message).startswith("the noise for ε") for one in said)
 
 
@@ -74,7 +64,7 @@ def kinds(policies: Any, units: Sequence[str], environment: Environment) -> dict
     return found
 
 
-def free(environment: Any, model: Mapping[str, Any]) -> dict[str, Made]:
+def free(environment: Any, model: Mapping[str, Any]) -> dict[str, Priced]:
     """Policies without privacy by title, of which the better one counts: which one learns depends on the world.
 
     ``GLBOMD`` is greedy, so that it is stuck where arms are fixed and has little to go by where each has a parameter of
@@ -82,13 +72,13 @@ def free(environment: Any, model: Mapping[str, Any]) -> dict[str, Made]:
     """
     told = {"reward_range": getattr(environment, "support", environment.reward_range), "on_violation": "clip"}
     if without_features(environment):
-        return {FREE: Made(_class("ThompsonArms"), (environment.n_arms,), told)}
+        return {FREE: Priced(_class("ThompsonArms"), (environment.n_arms,), told)}
     told["base_rate"] = model["base_rate"]
     if _parameter_per_arm(environment):
-        exploring = Made(_class("DisjointThompson"), (environment.context_dim, environment.n_arms), told)
+        exploring = Priced(_class("DisjointThompson"), (environment.context_dim, environment.n_arms), told)
     else:
-        exploring = Made(_class("LinearThompson"), (environment.dim,), told)
-    return {FREE: Made(_class("GLBOMD"), (environment.dim,), model), f"{FREE}, exploring": exploring}
+        exploring = Priced(_class("LinearThompson"), (environment.dim,), told)
+    return {FREE: Priced(_class("GLBOMD"), (environment.dim,), model), f"{FREE}, exploring": exploring}
 
 
 def _parameter_per_arm(environment: Any) -> bool:
@@ -96,12 +86,12 @@ def _parameter_per_arm(environment: Any) -> bool:
     return bool(environment.dim == getattr(environment, "n_arms", 0) * (getattr(environment, "context_dim", 0) + 1))
 
 
-def uniform(environment: Environment) -> Made:
+def uniform(environment: Environment) -> Priced:
     """Uniform choices."""
-    return Made(_class("Uniform"), (environment.dim,), {})
+    return Priced(_class("Uniform"), (environment.dim,), {})
 
 
-def private(kind: type[Policy], environment: Any, parameters: Mapping[str, Any], budget: Budget) -> Made:
+def private(kind: type[Policy], environment: Any, parameters: Mapping[str, Any], budget: Budget) -> Priced:
     """A private policy, told the dimension of arms; or that of contexts, and how many arms; or only how many arms."""
     # without a link, for a policy that is linear
     dropped = set() if "link" in signature(kind.__init__).parameters else {"link"}
@@ -122,7 +112,7 @@ def private(kind: type[Policy], environment: Any, parameters: Mapping[str, Any],
         # the bound on θ is that of all arms together, not of one
         shape, dropped = (environment.context_dim, environment.n_arms), dropped | {"theta_bound"}
     told = {name: value for name, value in parameters.items() if name not in dropped}
-    return Made(kind, shape, told | {"budget": budget})
+    return Priced(kind, shape, told | {"budget": budget})
 
 
 def _class(name: str) -> Any:

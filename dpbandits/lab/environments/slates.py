@@ -16,9 +16,10 @@ from typing import Literal
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.checks import integer, positive
-from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, is_fixed, random_parameter
-from dpbandits.lab.environments.base import Named, Round
+from accounting.checks import integer
+from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, is_fixed, random_parameter
+from dpbandits.lab.environments.base import Round
+from dpbandits.lab.environments.glm import GLM
 from dpbandits.policy.decision import Decision
 from dpbandits.policy.slates import Examination, SlateDecision, checked_examination
 from dpkit.models.links import get_link
@@ -72,7 +73,7 @@ class SlateRound(Round):
         return float(means @ np.sort(self.examination[:k])[::-1][: len(means)])
 
 
-class Slates(Named):
+class Slates(GLM):
     """Pages of k out of K articles, with a fresh θ* for every seed.
 
     Parameters
@@ -122,23 +123,14 @@ class Slates(Named):
         arm_law: ArmLaw = "ball",
         offset: float = -2.0,
     ) -> None:
-        self.arms = integer("arms", arms, at_least=1)
+        super().__init__(dim, arms=arms, theta_norm=theta_norm, arm_law=arm_law, offset=offset)
         self.k = integer("k", k, at_least=1)
         if self.k > self.arms:
             raise ValueError(f"k must be at most arms={arms}, got k={k!r}")
         self.examination = checked_examination(examination, self.k, (0.0, 1.0))
-        self.theta_norm, self.offset = positive("theta_norm", theta_norm), float(offset)
-        if not math.isfinite(self.offset):
-            raise ValueError(f"offset must be finite, got offset={offset!r}")
-        dim = integer("dim", dim, at_least=1)
-        self.arm_law = checked_arm_law(arm_law, self.arms, dim)
-        if is_fixed(arm_law):
-            self.n_arms = self.arms
-        self.base_rate = float(get_link("logistic").mean(self.offset))
         model = "cascade" if self.examination == "cascade" else "position-based clicks"
         kept = ", fixed" if is_fixed(arm_law) else ""
-        name = f"{model} (d = {dim}, {self.k} of K = {self.arms}{kept})"
-        super().__init__(name, dim, "logistic", self.theta_norm)
+        self.name = f"{model} (d = {self.dim}, {self.k} of K = {self.arms}{kept})"
 
     def episode(self, rng: np.random.Generator) -> Iterator[SlateRound]:
         """Rounds without end."""
