@@ -58,7 +58,18 @@ from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read
 from dpbandits.serve.trial import arguments_of
 from dpkit.features.hashed import Hashed
 
-__all__ = ["Common", "Config", "Limits", "built", "callers_of", "common_tables", "opened_books", "places_of", "tree_of"]
+__all__ = [
+    "Common",
+    "Config",
+    "Limits",
+    "built",
+    "callers_of",
+    "common_tables",
+    "opened_books",
+    "places_of",
+    "told_alike",
+    "tree_of",
+]
 
 # who charges a run's further epochs
 _LEARNER = "learner"
@@ -206,9 +217,7 @@ class Config(Common):
         file = Path(path).absolute()
         tree = tree_of(Path(path))
         try:
-            config = built(tree, file.parent)
-            clients_of(tree, named_elsewhere=config.proxy is not None, needed=True)
-            return replace(config, path=file)
+            return replace(built(tree, file.parent, needed=True), path=file)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -415,15 +424,29 @@ _FILE: dict[str, dict[str, Reader]] = {
 }
 
 
-def built(tree: Mapping[str, Any], folder: Path) -> Config:
-    """The service that tables describe, with files beside ``folder``."""
+def told_alike(
+    tree: Mapping[str, Any], known: Mapping[str, Mapping[str, Reader]], *further: str, needed: bool
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """All values of ``known`` tables, and what a service of one run and one of many are told in the same words.
+
+    ``further`` tables are somebody else's to read; ``needed`` says that somebody must be let in.
+    """
+    proxy = proxy_of(read({"proxy": table(tree, "proxy")}, {"proxy": known["proxy"]})["proxy"])
+    clients = clients_of(tree, named_elsewhere=proxy is not None, needed=needed)
+    only("", tree, {*further, "clients", *known})
+    told = read(tree, known)
+    rate = told["limits"].pop("decisions")
+    if rate is not None and rate < 1:
+        raise ValueError(f"limits.decisions must be at least 1 a minute, got decisions={rate!r}")
+    return told, {"proxy": proxy, "clients": clients, "limits": Limits(**told["limits"]), "rate": rate}
+
+
+def built(tree: Mapping[str, Any], folder: Path, *, needed: bool = False) -> Config:
+    """The service that tables describe, with files beside ``folder``; ``needed`` says that somebody must be let in."""
     kind: type[PrivatePolicy[Any]]
-    proxy = proxy_of(read({"proxy": tree.get("proxy", {})}, {"proxy": _FILE["proxy"]})["proxy"])
-    clients = clients_of(tree, named_elsewhere=proxy is not None)
-    only("", tree, {"policy", "clients", *_FILE})
-    policy: Mapping[str, Any] = table(tree, "policy")
     arguments: dict[str, Any]
-    told = read(tree, _FILE)
+    told, alike = told_alike(tree, _FILE, "policy", needed=needed)
+    policy: Mapping[str, Any] = table(tree, "policy")
     scope = told["budget"].pop("scope")
     if scope is not None:
         check_new_scope("budget.scope", scope)
@@ -434,9 +457,6 @@ def built(tree: Mapping[str, Any], folder: Path) -> Config:
     else:
         kind, arguments = _policy(policy)
     service, rewards = told["service"], told["rewards"]
-    rate = told["limits"].pop("decisions")
-    if rate is not None and rate < 1:
-        raise ValueError(f"limits.decisions must be at least 1 a minute, got decisions={rate!r}")
     wait, default = rewards["wait"], rewards["default"]
     if (wait is None) != (default is None):
         there = [name for name, value in rewards.items() if value is not None]
@@ -448,13 +468,10 @@ def built(tree: Mapping[str, Any], folder: Path) -> Config:
         arguments,
         budget,
         **places_of(told["storage"], folder),
-        clients=clients,
-        proxy=proxy,
+        **alike,
         wait=wait,
         default=default or 0.0,
         apprentice=service.pop("mode") == "apprentice",
-        limits=Limits(**told["limits"]),
-        rate=rate,
         scope=scope,
         **service,
         **told["page"],

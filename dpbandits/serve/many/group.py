@@ -49,22 +49,22 @@ from accounting import Budget, Ledger
 from accounting.files import write_text
 from accounting.postgres import is_url, place
 from dpbandits.serve import operate
-from dpbandits.serve.clients import Callers, Client, clients_of, proxy_of
+from dpbandits.serve.clients import Callers, Client
 from dpbandits.serve.config import (
     Common,
     Config,
-    Limits,
     built,
     callers_of,
     common_tables,
     opened_books,
     places_of,
+    told_alike,
     tree_of,
 )
 from dpbandits.serve.database import Mismatch, named
 from dpbandits.serve.lineage import trail_of
 from dpbandits.serve.store import Store
-from dpbandits.serve.toml import Reader, of, only, read, table, whole
+from dpbandits.serve.toml import Reader, of, only, table, whole
 
 if sys.platform != "win32":
     import fcntl
@@ -143,12 +143,8 @@ class Group(Common):
 
     @classmethod
     def _built(cls, tree: Mapping[str, Any], file: Path) -> Group:
-        proxy = proxy_of(read({"proxy": table(tree, "proxy")}, {"proxy": _FILE["proxy"]})["proxy"])
-        clients = clients_of(tree, named_elsewhere=proxy is not None, needed=True)
-        only("", tree, {"clients", *_FILE})
-        told = read(tree, _FILE)
-        storage, limits = told["storage"], told["limits"]
-        rate = limits.pop("decisions")
+        told, alike = told_alike(tree, _FILE, needed=True)
+        storage = told["storage"]
         database = storage.pop("database")
         if database is not None and (not is_url(database) or place(database, schema="run").schema != "run"):
             raise ValueError(
@@ -161,12 +157,9 @@ class Group(Common):
             folder=folder,
             most=told["runs"]["most"],
             budget=Budget(**told["budget"]),
-            clients=clients,
             path=file,
             database=database,
-            proxy=proxy,
-            limits=Limits(**limits),
-            rate=rate,
+            **alike,
             **kept,
             **told["service"],
         )

@@ -369,15 +369,16 @@ def test_the_figures_of_all_processes_are_on_a_port_of_their_own(tmp_path):
 def test_a_board_keeps_the_counts_of_those_that_ended():
     clock = Clock(100.0)
     board = Board(clock)
+    many = 1_234_567  # told to the last digit
     for ended in range(3):
         writing = board.begin(0, "worker")
         line = {
-            "answers": [["/v1/rewards", "2xx", 5]],
+            "answers": [["/v1/rewards", "2xx", many]],
             "times": {"/v1/rewards": [5] + [0] * len(BOUNDS)},
             "gauges": {"x": 1},
         }
         os.write(writing, json.dumps(line).encode() + b"\n" + b'{"answers": [["half')
-        wait_until(lambda ended=ended: f'status="2xx"}} {5 * (ended + 1)}' in board.text())
+        wait_until(lambda ended=ended: f'status="2xx"}} {many * (ended + 1)}' in board.text())
         os.close(writing)
     assert "dpbandits_worker_x 1" in board.text()
     clock.now = 200.0  # silent for long

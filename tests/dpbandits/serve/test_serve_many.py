@@ -542,6 +542,7 @@ def test_a_group_s_file_is_read_strictly(tmp_path):
         ("", "[policy]\nclass = 'Experiment'", "policy is no key of the file"),
         ("", "[service]\nlearners = 0", "service.learners must lie in 1"),
         ("", "[service]\nlabel = 'x'", "service.label is no key"),
+        ("", "[limits]\ndecisions = 0.5", "limits.decisions must be at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
             Group.read(file_of(tmp_path, storage=storage, more=more))
