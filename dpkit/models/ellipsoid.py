@@ -7,19 +7,18 @@ their arguments as they are; constructors check.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
 from accounting.checks import integer, positive
-from dpkit.states import entries
+from dpkit.states.entries import Kept
 
 __all__ = ["RankOneInverse", "ball_constrained_minimizer", "norms", "project_on_ball", "within"]
 
 
-class RankOneInverse:
+class RankOneInverse(Kept):
     """A positive definite matrix H = λI + Σ wᵢ xᵢxᵢᵀ and its inverse, updated together in O(d²).
 
     The inverse follows Sherman & Morrison (1950); it is computed afresh every ``refresh`` updates, so that
@@ -57,6 +56,8 @@ class RankOneInverse:
     [0.25, 1.0]
     """
 
+    _KEPT = ("matrix", "inverse", "updates", "log_det")
+
     def __init__(self, dim: int, ridge: float, *, refresh: int = 512, start: Array | None = None) -> None:
         dim, ridge = integer("dim", dim, at_least=1), positive("ridge", ridge)
         if start is not None and start.shape != (dim, dim):
@@ -81,16 +82,6 @@ class RankOneInverse:
             self.inverse = np.asarray(0.5 * (fresh + fresh.T), dtype=np.float64)
         else:
             self.inverse -= (weight / (1.0 + growth) * u)[:, None] * u
-
-    _KEPT = ("matrix", "inverse", "updates", "log_det")
-
-    def kept(self) -> dict[str, Any]:
-        """For a state file."""
-        return entries.kept(self, self._KEPT)
-
-    def resume(self, saved: Any) -> None:
-        """The inverse of :meth:`kept`, checked."""
-        entries.resume(self, self._KEPT, saved)
 
 
 def norms(rows: Array, inverse: Array) -> Array:

@@ -29,7 +29,7 @@ sent.)
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charge
 from dpkit.moments.pairs import NoisyPair, PairBounds, pair_scales
 from dpkit.moments.reports import Reports
-from dpkit.states import entries
+from dpkit.states.entries import Kept
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
@@ -59,7 +59,7 @@ _SLACK = 1e-6
 _DRAWN = 64
 
 
-class PairMessages:
+class PairMessages(Kept):
     """The sums H of w·x xᵀ and b of g·x, of which every user sends its own with noise.
 
     Privacy. Adjacency: the budget's, "replace" or "zero_out" (for the sphere at the price of "replace"). Unit: one
@@ -265,14 +265,6 @@ class PairMessages:
         self.released = self.messages
         level = self.told, self.number_std * math.sqrt(self.numbers)
         return NoisyPair(smat(self.sums[:D] / a), self.sums[D:] / c, noise, batch_noise, 1.0, level, self.numbers)
-
-    def kept(self) -> dict[str, Any]:
-        """For a state file."""
-        return entries.kept(self, self._KEPT)
-
-    def resume(self, saved: Any) -> None:
-        """The inverse of :meth:`kept`, checked."""
-        entries.resume(self, self._KEPT, saved)
 
 
 def _sphere_radius(size: int, epsilon: float) -> float:

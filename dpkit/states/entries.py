@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from reprlib import Repr
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpkit import randomness
 
 __all__ = [
+    "Kept",
     "array",
     "check_kind",
     "conform",
@@ -87,6 +88,32 @@ def resume(owner: Any, names: Iterable[str], saved: Any) -> None:
     """
     for name, value in taken("state", saved, {name: getattr(owner, name) for name in names}).items():
         setattr(owner, name, value)
+
+
+class Kept:
+    """Base of what a state keeps by some of its attributes, and by nothing else.
+
+    Examples
+    --------
+    >>> from dpkit.states.entries import Kept
+    >>> class Count(Kept):
+    ...     _KEPT = ("seen",)
+    ...     seen = 0
+    >>> count = Count()
+    >>> count.resume({"seen": 3})
+    >>> count.kept()
+    {'seen': 3}
+    """
+
+    _KEPT: ClassVar[tuple[str, ...]]
+
+    def kept(self) -> dict[str, Any]:
+        """For a state file."""
+        return kept(self, self._KEPT)
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        resume(self, self._KEPT, saved)
 
 
 def plain(value: Any) -> Any:

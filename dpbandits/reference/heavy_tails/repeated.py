@@ -7,7 +7,6 @@ of an earlier epoch's arm that come late are not used.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +16,12 @@ from dpbandits.policy.choices import Law
 from dpbandits.policy.protocol import Pending
 from dpbandits.reference.confidence import ReferencePolicy
 from dpkit.models.likelihood import Rows
-from dpkit.states import entries
+from dpkit.states.entries import Kept
 
 __all__ = ["Epoch", "InEpochs"]
 
 
-class Epoch:
+class Epoch(Kept):
     """The arm of the running epoch and what its rewards have been, block by block.
 
     Parameters
@@ -46,6 +45,8 @@ class Epoch:
     >>> epoch.count, epoch.close().tolist()
     (1, [0.5])
     """
+
+    _KEPT = ("arm", "running", "means", "total", "filled")
 
     def __init__(self, dim: int, *, size: int, block: int = 1) -> None:
         self.size, self.block = size, block
@@ -90,16 +91,6 @@ class Epoch:
         means = self.means.array[: self.size, 0]
         self.running, self.means, self.total, self.filled = False, Rows(1), 0.0, 0
         return means
-
-    _KEPT = ("arm", "running", "means", "total", "filled")
-
-    def kept(self) -> dict[str, Any]:
-        """For a state file."""
-        return entries.kept(self, self._KEPT)
-
-    def resume(self, saved: Any) -> None:
-        """The inverse of :meth:`kept`, checked."""
-        entries.resume(self, self._KEPT, saved)
 
 
 class InEpochs(ReferencePolicy):

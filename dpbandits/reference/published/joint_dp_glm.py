@@ -42,7 +42,7 @@ makes until the cap.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 
@@ -56,12 +56,12 @@ from dpkit.geometry import ConvexSet, Ellipsoid, LpBall
 from dpkit.models.ellipsoid import norms
 from dpkit.models.likelihood import Rows
 from dpkit.models.links import Link, get_link
-from dpkit.states import entries
+from dpkit.states.entries import Kept
 
 __all__ = ["PublishedJointDPGLM", "SymmetricTree"]
 
 
-class SymmetricTree:
+class SymmetricTree(Kept):
     """Noisy prefix sums of symmetric matrices, by a binary tree with (Z + Zᵀ)/2 on every node.
 
     Parameters
@@ -96,14 +96,6 @@ class SymmetricTree:
             if self.count >> level & 1:  # a left child; no prefix ends with a right one
                 self.left[level] = noisy
         self.total = self.left[[i for i in range(len(self.left)) if self.count >> i & 1]].sum(axis=0)
-
-    def kept(self) -> dict[str, Any]:
-        """For a state file."""
-        return entries.kept(self, self._KEPT)
-
-    def resume(self, saved: Any) -> None:
-        """The inverse of :meth:`kept`, checked."""
-        entries.resume(self, self._KEPT, saved)
 
 
 class PublishedJointDPGLM(PublishedPolicy):

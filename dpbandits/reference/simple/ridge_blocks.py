@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from accounting.arrays import Array
-from dpkit.states import entries
+from dpkit.states.entries import Kept
 
 __all__ = ["RidgeBlocks"]
 
 
-class RidgeBlocks:
+class RidgeBlocks(Kept):
     """V_k = λI + Σx xᵀ with its inverse, b_k = Σg·x and θ_k = V_k⁻¹b_k, for K arms that grow in number.
 
     Parameters
@@ -48,11 +46,3 @@ class RidgeBlocks:
     def norms(self, x: Array) -> Array:
         """‖x‖ in the norm of V_k⁻¹, for every arm."""
         return np.asarray(np.sqrt(np.maximum(self.inverse @ x @ x, 0.0)))
-
-    def kept(self) -> dict[str, Any]:
-        """For a state file."""
-        return entries.kept(self, self._KEPT)
-
-    def resume(self, saved: Any) -> None:
-        """The inverse of :meth:`kept`, checked."""
-        entries.resume(self, self._KEPT, saved)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from accounting.arrays import Array
 from dpkit.models.ellipsoid import RankOneInverse
-from dpkit.states import entries
+from dpkit.states.entries import Kept
 
 __all__ = ["SlateRidge"]
 
 
-class SlateRidge:
+class SlateRidge(Kept):
     """θ = V⁻¹Σ q(r − q·base_rate)x, V = λI + Σq²x xᵀ: the mean of r at a position that is looked at by chance q.
 
     Parameters
@@ -49,11 +49,3 @@ class SlateRidge:
             self.V.add(q * x, 1.0)
             self.b += q * (r - q * self._base_rate) * x
         self.theta = self.V.inverse.dot(self.b)
-
-    def kept(self) -> dict[str, Any]:
-        """For a state file."""
-        return entries.kept(self, self._KEPT)
-
-    def resume(self, saved: Any) -> None:
-        """The inverse of :meth:`kept`, checked."""
-        entries.resume(self, self._KEPT, saved)
