@@ -9,14 +9,15 @@ from serving import Clock, configured, drain, filled, finished
 from accounting import Ledger
 from dpbandits.durability.journal import Journal
 from dpbandits.serve import __main__ as process
-from dpbandits.serve.database import Mismatch
+from dpbandits.serve.database import Mismatch, Postgres, Sqlite
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Store
 from dpkit.states import files
 
 ROUNDS = 60
 STEPS = [(Journal, "_append"), (Journal, "sync"), (files, "draft"), (files, "place"), (Ledger, "mark")]
-STEPS += [(Store, name) for name in ("publish", "taken", "forget", "clear", "note")]
+STEPS += [(Store, name) for name in ("publish", "taken", "forget", "note")]
+STEPS += [(Sqlite, "clear"), (Postgres, "clear")]
 
 
 class Killed(BaseException):
