@@ -16,6 +16,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,8 +58,12 @@ _MOST_NODES, _ON_A_GRID, _ON_A_LONG_GRID, _BELOW, _FAR_BELOW = 1e6, 5e-6, 1e-4, 
 _ALIKE_MARGIN = 1e-5
 # ln of the probability of losses that are not looked at, where the line is chosen.
 _RAREST = -600.0
-# The checker multiplies out sums of equal losses on a lattice up to this.
-_MOST_POWERS = 250_000
+# Sums of finitely many losses are listed up to this; of those of Gaussian noise, whose transform decays, of fewer.
+_MOST_LISTED, _MOST_OF_NORMAL = 250_000, 20_000
+# And all ways in which few users answer, if there are no more.
+_MOST_WAYS = 250_000
+# How much closer lines of proof are than the first one, in the order in which they are tried.
+_TRIES = (1, 16)
 # ln of what terms of a sum may be larger than the sum.
 _CANCELLED = 25.0
 
@@ -151,6 +156,8 @@ def _once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
 def certify(release: Release, delta: float, *, epsilon: float | None = None) -> Certificate:
     """A certificate of what ``release`` costs at ``delta``, which :func:`accounting.verify` checks.
 
+    Where python-flint is installed it is checked here, too: what is returned is accepted.
+
     Parameters
     ----------
     release : Release
@@ -164,7 +171,8 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
     Raises
     ------
     UnsupportedRelease
-        If the price of the description is numerical, but for zCDP (:attr:`accounting.Bracket.certified`), or infinite.
+        If the price of the description is numerical, but for zCDP (:attr:`accounting.Bracket.certified`), or infinite;
+        or if the checker, where python-flint is installed, accepts none of the proofs that were tried.
     ValueError
         If ``epsilon`` is not proved to be enough by the accountants.
 
@@ -195,17 +203,35 @@ def certify(release: Release, delta: float, *, epsilon: float | None = None) -> 
             raise ValueError(f"epsilon must be at least {float(least)!r}, got epsilon={epsilon!r}")
     if not math.isfinite(ends[1]):
         raise UnsupportedRelease(f"no finite ε is proved of {release!r} at delta={delta!r}")
-    share = _CLOSELY if epsilon is not None else _SMOOTHED
-    proof = _proof(release, float(delta), ends, share)
-    if epsilon is None and 0 < delta <= -math.expm1(split_failures(release)[0]) * (1 + 1e-9):
-        # beyond the largest finite loss δ stays the same: only below it is more than that
-        ends = ends[0] * (1 - 1e-9) if ends[0] else ends[0], ends[1]
-    if epsilon is None and any(line is not None for lines in proof.values() for line in lines):
-        grid = any("bottom" in (line or {}) for lines in proof.values() for line in lines)
-        on_grid = (_ON_A_LONG_GRID, _FAR_BELOW) if _terms(release) > FEW else (_ON_A_GRID, _BELOW)
-        above, below = on_grid if grid else (_MARGIN, _MARGIN)
-        ends = float(lower) * (1 - below), float(upper) * (1 + above)
-    return Certificate(release, float(delta), ends[1], ends[0], proof)
+    reason = ""
+    for closer in _TRIES:
+        certificate = _with_proof(release, float(delta), ends, closer, of_budget=epsilon is not None)
+        if find_spec("flint") is None:
+            return certificate
+        from accounting.checker import verify
+
+        if verdict := verify(certificate):
+            return certificate
+        reason = verdict.reason
+    raise UnsupportedRelease(f"no proof was found of what {release!r} costs at delta={delta!r}: {reason}")
+
+
+def _with_proof(
+    release: Release, delta: float, ends: tuple[float | None, float], closer: float, *, of_budget: bool
+) -> Certificate:
+    """The certificate of both ends, which are claimed outwards, or of a budget as it is; ``closer`` is a smoothing."""
+    share = (_CLOSELY if of_budget else _SMOOTHED) / closer
+    proof, (lower, upper) = _proof(release, delta, ends, share), ends
+    if lower is not None:
+        if 0 < delta <= -math.expm1(split_failures(release)[0]) * (1 + 1e-9):
+            # beyond the largest finite loss δ stays the same: only below it is more than that
+            lower *= 1 - 1e-9
+        if any(line is not None for lines in proof.values() for line in lines):
+            grid = any("bottom" in (line or {}) for lines in proof.values() for line in lines)
+            on_grid = (_ON_A_LONG_GRID, _FAR_BELOW) if _terms(release) > FEW else (_ON_A_GRID, _BELOW)
+            above, below = on_grid if grid else (_MARGIN, _MARGIN)
+            lower, upper = lower * (1 - below), upper * (1 + above)
+    return Certificate(release, delta, upper, lower, proof)
 
 
 def _terms(release: Release) -> int:
@@ -219,36 +245,35 @@ def _proof(release: Release, delta: float, ends: tuple[float | None, float], sha
     least, epsilon = ends[1] if ends[0] is None else ends[0], ends[1]
     if delta > 0 and isinstance(release, LocalShuffled):
         return {"present": [_shuffled(release, delta, epsilon, share)]}
-    if delta == 0 or epsilon == 0:
+    if delta == 0:
         return {}
     if (rho := _concentrated(release)) > 0:
-        names, wider = ("order", "low", "high"), _MARGIN if share == _SMOOTHED else 0.0
+        names, wider = ("order", "low", "high"), _MARGIN if share > _CLOSELY else 0.0
         return {"present": [dict(zip(names, best_point(rho, delta, epsilon * (1 + wider)), strict=True))]}
     log_survival, rest = split_failures(release)
     left = rest_delta(log_survival, delta) if log_survival else delta
     if left <= 0:
         return {}
     present, absent = sides(rest)
-    found = {"present": [_line(parts, left, (least, epsilon), share) for parts in present]}
+    # what may fail counts as a part of its own
+    mixed = log_survival < 0 and isinstance(release, Composed) and len(release.parts) > 1
+    found = {"present": [_line(parts, left, (least, epsilon), share, mixed) for parts in present]}
     if present != absent:
-        found["absent"] = [_line(parts, left, (least, epsilon), share) for parts in absent]
+        found["absent"] = [_line(parts, left, (least, epsilon), share, mixed) for parts in absent]
     return found
 
 
-def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -> dict[str, float] | None:
-    """Where to integrate, for a sum of losses; None where a closed form does."""
+def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float, mixed: bool) -> dict[str, float] | None:
+    """Where to integrate, for a sum of losses; None where a closed form or a list does."""
     count = sum(count for _, count in parts)
-    if count <= 1:
+    if count <= 1 and not mixed:
         return None
     losses = Convolution(parts, _RAREST)
-    if ends[0] * (1 - _BELOW) >= losses.reach:
+    if ends[0] * (1 - _BELOW) >= losses.reach and all(_is_bounded(pair) for pair, _ in parts):
         return None
     # beyond the largest sum the upper end needs no line
     epsilon = ends[1] if ends[1] * (1 + _MARGIN) < losses.reach else ends[0] * (1 - _MARGIN)
-    (first, _), *others = parts
-    if isinstance(first, SubsampledPair) and isinstance(first.inner, Coins) and first.inner.categories == 2:
-        first = first.inner  # two losses, too
-    if not others and isinstance(first, (Coins, IntegerPair)) and count * len(first.atoms()[0]) <= _MOST_POWERS:
+    if math.prod(_listed(pair, count) for pair, count in parts) <= _MOST_LISTED:
         return None
     sampled = {type(pair.inner) for pair, _ in parts if isinstance(pair, SubsampledPair)}
     if LaplacePair in sampled or (GaussianPair in sampled and (count <= FEW or _hardly_read(parts))):
@@ -258,7 +283,8 @@ def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -
         tilt = best_order_for_epsilon(losses.divergence, min(delta, 0.5))
         if count > FEW:
             share /= 8
-        step = min(math.sqrt(60 * share * epsilon / (count * tilt)), (top + bottom) / 500)
+        scale = epsilon if epsilon > 0 else 1.0 / tilt
+        step = min(math.sqrt(60 * share * scale / (count * tilt)), (top + bottom) / 500)
         step = max(step, count * (top + bottom) / _MOST_NODES)
         return {"step": step, "bottom": -math.ceil(bottom / step) - 1, "top": math.ceil(top / step) + 1}
     if GaussianPair in sampled:  # whose own smoothness decides
@@ -272,7 +298,33 @@ def _line(parts: Parts, delta: float, ends: tuple[float, float], share: float) -
             for one, (pair, _) in zip(alone, parts, strict=True)
         )
 
-    return contour(curve, delta, epsilon, 1e7 / max(losses.highest), share)
+    # the checker lists the losses of integers: larger tilts are beyond its lists
+    integers = [pair.inner if isinstance(pair, SubsampledPair) else pair for pair, _ in parts]
+    tilts = [
+        9 * one.noise_multiplier + 80 for one in integers if isinstance(one, IntegerPair) and one.noise == "gaussian"
+    ]
+    return contour(curve, delta, epsilon, min([1e7 / max(losses.highest), *tilts]), share)
+
+
+def _listed(pair: LossPair, count: int) -> float:
+    """How many sums of equal losses the checker lists; ∞ where it cannot."""
+    inner = pair.inner if isinstance(pair, SubsampledPair) else pair
+    few = isinstance(inner, Coins) and inner.categories == 2
+    if not isinstance(inner, (Coins, IntegerPair)) or (count > 1 and inner is not pair and not few):
+        return math.inf
+    if isinstance(inner, Coins):
+        return count * (2 if few else 3)
+    if inner.noise == "laplace":
+        return count * (inner.shift + 1)
+    found = count * inner.shift * (30 * inner.noise_multiplier + 165)
+    return found if found <= _MOST_OF_NORMAL else math.inf
+
+
+def _is_bounded(pair: LossPair) -> bool:
+    """Whether there is a largest loss, not only one that is the last on a list."""
+    if isinstance(pair, SubsampledPair):
+        return not pair.present or _is_bounded(pair.inner)
+    return not isinstance(pair, GaussianPair) and not (isinstance(pair, IntegerPair) and pair.noise == "gaussian")
 
 
 def _hardly_read(parts: Parts) -> bool:
@@ -308,6 +360,9 @@ def _shuffled(release: LocalShuffled, delta: float, epsilon: float, share: float
     gain, loss, none = e - grown, 1 - e * grown, 1 - grown
 
     def line(values: list[float], masses: list[float]) -> dict[str, Any]:
+        rare = [min(users, users * m + 8 * math.sqrt(users * m) + 40) for m in sorted(masses)[:-1] if m > 0]
+        if math.prod(rare) <= _MOST_WAYS:
+            return {}  # all ways are added up
         v, m, scale = np.array(values) / values[0], np.array(masses), values[0]
 
         def curve(t: float) -> float:
@@ -324,7 +379,8 @@ def _shuffled(release: LocalShuffled, delta: float, epsilon: float, share: float
     # where no message of few is a lie there is no gain, and smoothing adds w/√2π to it; δ is convex in e^ε
     alone = (1 - (k or 2) * lie) ** users
     added = share * max(epsilon, 1e-3 * local) * grown / gain * delta * users / gain
-    above["width"] = min(above["width"], math.sqrt(2 * math.pi) * added / max(alone, 1e-300))
+    if above:
+        above["width"] = min(above["width"], math.sqrt(2 * math.pi) * added / max(alone, 1e-300))
     below = []
     for others, n in (("first", k), ("third", k)) if k else (("first", 2), ("first", 3), ("third", 3)):
         lie = 1 / (e + n - 1)
@@ -387,6 +443,6 @@ def contour(
     # the slope of ln δ, at the saddle point or where δ is as small as asked
     slope = float(tilts[np.argmax(cost <= max(cost[best], math.log(delta)) + 1e-9)])
     # ε grows by w²/2 times the density of the sum over the slope of δ
-    scale = epsilon if losses else 1.0 / slope
+    scale = epsilon if epsilon > 0 else 1.0 / slope
     width = math.sqrt(2 * share * scale / (slope + losses))
     return {"tilt": tilt, "step": float(2 * math.pi / period), "width": float(width), "beyond": beyond}

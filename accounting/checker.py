@@ -38,6 +38,7 @@ import sys
 from collections import Counter
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 try:
@@ -214,21 +215,11 @@ class Atoms(Law):
     ``lattice`` says that the losses are evenly spaced, in order, so that sums are polynomials.
     """
 
-    def __init__(
-        self, losses: list[arb], masses: list[arb], infinite: Any = 0, *, rest: Any = None, lattice: bool = False
-    ):
+    def __init__(self, losses: list[arb], masses: list[arb], infinite: Any = 0, rest: Any = None, lattice: Any = False):
         _charge(30 * len(losses))
         self.losses, self.masses, self.infinite, self.rest, self.lattice = losses, masses, arb(infinite), rest, lattice
-        if rest is None:
-            for loss in losses:
-                self.top = loss if self.top is None else self.top.max(loss)
-
-    def delta(self, epsilon: arb) -> arb:
-        _charge(2 * len(self.losses))
-        found = self.infinite
-        for loss, mass in zip(self.losses, self.masses, strict=True):
-            found += mass * _positive(1 - (epsilon - loss).exp())
-        return found if self.rest is None else found + arb(0).union(self.rest(arb(0)))
+        if rest is None and losses:
+            self.top = reduce(arb.max, losses)
 
     def moment(self, t: arb) -> arb:
         _charge(2 * len(self.losses))
@@ -545,10 +536,9 @@ def _part(stored: Any, neighbours: set[Any]) -> Part:
             return kind, (number("noise_multiplier"), _whole(values["shift"], "shift", 1, 100_000))
         case "DiscreteLaplace":
             return "coins", (1 / number("noise_multiplier"), 2, fmpq(0))
-        case "PureDP":
-            return "coins", (number("epsilon", ends=True), 2, fmpq(0))
-        case "ApproxDP":
-            return "coins", (number("epsilon", ends=True), 2, number("delta", 1.0, ends=True))
+        case "PureDP" | "ApproxDP":
+            failing = number("delta", 1.0, ends=True) if name == "ApproxDP" else fmpq(0)
+            return "coins", (number("epsilon", ends=True), 2, failing)
         case "RandomizedResponse":
             return "coins", (number("epsilon"), _whole(values.get("categories"), "categories", 2), fmpq(0))
         case "UnaryEncoding":
@@ -559,9 +549,8 @@ def _part(stored: Any, neighbours: set[Any]) -> Part:
         case "ZCDP":
             return "zcdp", number("rho", ends=True)
         case "NoisyMax":
-            # exponential and Laplace noise: at most as Laplace noise, once (Ding et al. 2021); the first reaches that
-            kinds = {"gumbel": "span", "exponential": "maximum", "laplace": "laplace maximum"}
-            return kinds[values.get("noise", "gumbel")], number("epsilon")
+            # exponential noise: as Laplace noise, once (Ding et al. 2021)
+            return {"gumbel": "span", "exponential": "maximum"}[values.get("noise", "gumbel")], number("epsilon")
         case "PoissonSubsampled" if stored.get("adjacency") != "replace":
             return _sample_of("sampled", _part(values.get("release"), neighbours), number("rate", 1.0, ends=True))
         case "FixedSizeSubsampled":
@@ -590,7 +579,7 @@ def _law(part: Part, present: bool) -> Law:
     match kind:
         case "gaussian":
             return GaussianLaw(arb(value))
-        case "laplace" | "maximum" | "laplace maximum" | "span":
+        case "laplace" | "maximum" | "span":
             return LaplaceLaw(arb(value), kind == "span")
         case "coins":
             return _coins(arb(value[0]), value[1], arb(value[2]))
@@ -606,6 +595,8 @@ def _law(part: Part, present: bool) -> Law:
 
 def _coins(epsilon: arb, categories: int | str, failing: arb) -> Atoms:
     """Randomized response, which may fail: losses −ε, 0 and ε."""
+    if epsilon.is_zero():
+        return Atoms([epsilon], [1 - failing], failing, lattice=True)
     grown = epsilon.exp()
     told_apart: dict[Any, Any] = {"optimized": grown + 3, "plain": 2 * grown.sqrt() + 2}
     many = told_apart.get(categories, categories)
@@ -624,8 +615,9 @@ def _sampled(law: Law, rate: arb, present: bool) -> Law:
     two = failing.is_zero() and rest is None and sum(not mass.is_zero() for mass in law.masses) == 2
     failed = [] if failing.is_zero() else [(1 - rate).log()]
     if present:
-        # at real t ≥ 0 r^(1+t) ≤ 1 + e^((1+t)l): what is left out is at most that of the inner law, from either side
-        more = None if rest is None else (lambda t: rest(t) + rest(arb(0)))
+        # of what is left out r ≤ 1 below, and above the last listed loss l₀, from where r(l) ≤ e^(l−l₀)·r(l₀)
+        last = ratios[-1] * (-law.losses[-1]).exp()
+        more = None if rest is None else (lambda t: rest(t) * last ** (1 + t) + rest(arb(0)))
         masses = [ratio * mass for ratio, mass in zip(ratios, under_q, strict=True)]
         masses += [(1 - rate) * failing for _ in failed]
         return Atoms([ratio.log() for ratio in ratios] + failed, masses, rate * failing, rest=more, lattice=two)
@@ -717,26 +709,28 @@ def _aliases(laws: list[tuple[Law, int]], t: arb, s: arb, period: arb, x: arb, l
     return (down + chernoff(s) * less / (1 - less)).upper()
 
 
-def _lattice_sum(law: Atoms, count: int, points: list[arb]) -> list[arb]:
-    """E[(1 − e^(x−S))₊] of a sum of ``count`` equal losses on a lattice, by a power of a polynomial."""
-    left_out = arb(0) if law.rest is None else arb(0).union(count * law.rest(arb(0)))
-    kept = [(loss, mass) for loss, mass in zip(law.losses, law.masses, strict=True) if not mass.is_zero()]
-    kept.sort(key=lambda pair: float(pair[0]))  # those of a sample that lacks the unit fall
-    # a power of a polynomial takes up to the square of the number of its terms
-    _charge(len(points) * 10 * count * len(kept) + (count * len(kept)) ** 2 / 1500)
-    masses = (arb_poly([mass for _, mass in kept]) ** count).coeffs()
-    spacing, start = kept[1][0] - kept[0][0], count * kept[0][0]
-    if not spacing > 0:
-        raise Refused("the losses of a lattice are not in order")
-    found = []
-    for x in points:
-        first = max(0, math.floor(float((x - start) / spacing)) - 1)
-        terms = (masses[j] * _positive(1 - (x - start - j * spacing).exp()) for j in range(first, len(masses)))
-        found.append(sum(terms, left_out))
-    return found
+def _by_lists(laws: list[tuple[Law, int]], points: list[arb]) -> list[arb]:
+    """E[(1 − e^(x−S))₊] of a sum of listed losses: those of equal parts by a power of a polynomial, each with each."""
+    sums, left_out = [(arb(0), arb(1))], arb(0)
+    for law, count in laws:
+        if not isinstance(law, Atoms) or not (law.lattice or count == 1):
+            raise Refused("a sum needs a line of proof")
+        if law.rest is not None:
+            left_out += arb(0).union(count * law.rest(arb(0)))
+        listed = [(loss, mass) for loss, mass in zip(law.losses, law.masses, strict=True) if not mass.is_zero()]
+        if count > 1 and len(listed) > 1:
+            _charge((count * len(listed)) ** 2 / 1000)
+            spacing, start = listed[1][0] - listed[0][0], count * listed[0][0]
+            powers = (arb_poly([mass for _, mass in listed]) ** count).coeffs()
+            listed = [(start + j * spacing, mass) for j, mass in enumerate(powers)]
+        elif count > 1:
+            listed = [(count * loss, mass**count) for loss, mass in listed]
+        _charge(2 * len(sums) * len(listed) * (1 + len(points)))
+        sums = [(x + y, p * q) for x, p in sums for y, q in listed]
+    return [sum((p * _positive(1 - (x - s).exp()) for s, p in sums if not s < x), left_out) for x in points]
 
 
-def _on_grid(laws: list[tuple[Law, int]], proof: dict[str, Any], points: list[arb]) -> list[tuple[arb, arb]]:
+def _on_grid(laws: list[tuple[Law, int]], proof: Any, points: list[arb], goal: arb) -> list[tuple[arb, arb]]:
     """As :func:`_on_contour` for few parts, by a product of polynomials.
 
     What a part has between two multiples of Δ is split over both so that P and Q keep their masses: that dominates
@@ -770,14 +764,12 @@ def _on_grid(laws: list[tuple[Law, int]], proof: dict[str, Any], points: list[ar
     upper_masses, lower_masses = above.coeffs(), below.coeffs()
     _charge(4 * len(points) * len(lower_masses))
     for x in points:
-        # a window whose ends are about as rare as 1e-13
-        width = (spread * 15).sqrt() + spread / 8
+        # a window whose ends are about as rare as 1e-7·δ
+        width = (spread * (8.5 - goal.log() / 2)).sqrt() + spread / 8
         most, least = arb(0), arb(0)
         first = max(0, math.floor(float((x - width) / step)) - start - 2)
         shrunk, gap = (-step).exp(), (x - (start + first) * step).exp()
         for j in range(first, max(len(upper_masses), len(lower_masses))):
-            if j % 1024 == 0:
-                gap = (x - (start + j) * step).exp()
             if j < len(upper_masses):
                 most += upper_masses[j] * _positive(1 - gap)
             if j < len(lower_masses):
@@ -816,7 +808,7 @@ def _top(parts: Counter[Part], present: bool) -> fmpq | arb | None:
     for part, count in parts.items():
         kind, value = part
         _charge(50 + int(exact.q).bit_length() / 1000)
-        if kind in ("laplace", "maximum", "laplace maximum", "span"):
+        if kind in ("laplace", "maximum", "span"):
             exact += count * value
         elif kind == "shuffled" or (kind == "coins" and value[2] == 0):
             exact += count * value[0]
@@ -833,8 +825,6 @@ def _curve(parts: Counter[Part], present: bool, asked: dict[str, fmpq], goal: ar
     """δ at the ends, from below and from above, of one alternative."""
     at = [arb(point) for point in asked.values()]
     kinds = {kind for kind, _ in parts}
-    if not parts:
-        return [(arb(0), arb(0)) for _ in at]
     if "zcdp" in kinds:
         return _concentrated(parts, at, proof)
     if "shuffled" in kinds:
@@ -845,18 +835,17 @@ def _curve(parts: Counter[Part], present: bool, asked: dict[str, fmpq], goal: ar
     extra = 1 - math.prod(((1 - law.infinite) ** count for law, count in laws), start=arb(1))
     if square > 0:
         laws.append((GaussianLaw(square), 1))
-    if len(laws) == 1 and laws[0][1] == 1:
-        values = [law.delta(x) for x in at for law, _ in laws]
-        return [(arb(0) if "laplace maximum" in kinds else x, x) for x in values]
-    if kinds & {"span", "maximum", "laplace maximum", "batch"}:
+    alone = len(laws) == 1 and laws[0][1] == 1
+    if alone and not isinstance(laws[0][0], Atoms):
+        return [(x, x) for x in map(laws[0][0].delta, at)]
+    if not alone and kinds & {"span", "maximum", "batch"}:
         raise Refused("no proof is known here for sums of noisy maxima, or of batches of one size")
-    (law, count), *others = laws
-    if not others and isinstance(law, Atoms) and law.lattice and len(law.losses) * count <= 250_000:
-        return [(x + extra, x + extra) for x in _lattice_sum(law, count, at)]
-    if proof is None:
-        raise Refused("a sum needs a line of proof")
-    answers = _on_grid(laws, proof, at) if "bottom" in proof else _on_contour(laws, proof, at, goal)
-    return [(below + extra, above + extra) for below, above in answers]
+    if alone or proof is None:
+        return [(x + extra, x + extra) for x in _by_lists(laws, at)]
+    answers = _on_grid(laws, proof, at, goal) if "bottom" in proof else _on_contour(laws, proof, at, goal)
+    # at the largest sum only failures are left
+    top = sum((arb("inf") if law.top is None else n * law.top for law, n in laws), arb(0))
+    return [(low + extra, extra if x >= top else up + extra) for x, (low, up) in zip(at, answers, strict=True)]
 
 
 def _shuffled(parts: Counter[Part], asked: dict[str, fmpq], goal: arb, proof: Any) -> list[tuple[arb, arb]]:
@@ -895,6 +884,17 @@ def _shuffled(parts: Counter[Part], asked: dict[str, fmpq], goal: arb, proof: An
 
 def _mean_gain(values: list[arb], masses: list[arb], users: int, goal: arb, proof: Any) -> tuple[arb, arb]:
     """E[(ΣG)₊]/n of n gains."""
+    if not proof:  # by how many have each gain; the commonest is last, and of the others too many are left out
+        met = [(mass, value) for mass, value in zip(masses, values, strict=True) if not mass.is_zero()]
+        ways, (*rare, (most, common)) = [(users, arb(0), arb(1))], sorted(met, key=lambda pair: float(pair[0]))
+        for mass, value in rare:
+            few = min(users, math.ceil(users * float(mass) + 8 * math.sqrt(users * float(mass)) + 40))
+            _charge(4 * len(ways) * few)
+            more = ((n, total, p, k) for n, total, p in ways for k in range(min(few, n) + 1))
+            ways = [(n - k, total + k * value, p * arb(n).bin(k) * mass**k) for n, total, p, k in more]
+        sums = [(p * most**n, total + n * common) for n, total, p in ways]
+        found = sum((mass * _positive(total) for mass, total in sums), arb(0)) / users
+        return found, found + _positive(1 - sum(mass for mass, _ in sums)) * max(values, key=float)
     scale = values[0].mid()
     law = Atoms([value / scale for value in values], masses)
     ((below, above),) = _on_contour([(law, users)], proof, [arb(0)], goal * users / scale, losses=False)

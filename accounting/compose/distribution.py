@@ -130,8 +130,9 @@ class PLD:
     def save(self, path: str | Path) -> None:
         """Write the loss, on a grid, to an ``.npz`` file.
 
-        What :meth:`load` reads is a bound as well, for δ down to about 10⁻¹⁰; of releases that may follow each other,
-        such as noisy maxima, it is that of the sum of their pairs, which may be wider.
+        What :meth:`load` reads is a bound as well, for δ down to about 10⁻¹⁰, and of 10⁵ releases and more 10⁻⁷: below
+        that ε is infinite. Of releases that may follow each other, such as noisy maxima, it is that of the sum of their
+        pairs, which may be wider.
         """
         arrays: dict[str, Any] = {"format": np.array(_FORMAT), "log_survival": np.array(self._split[0])}
         for name, side in zip(("present", "absent"), self._grids, strict=True):
@@ -192,10 +193,8 @@ class PLD:
             dense = pmf.to_dense_pmf()
             if not dense._pessimistic_estimate:
                 raise ValueError("pld must be a pessimistic estimate: an optimistic one is no bound")
-            mass, beyond = np.maximum(dense._probs, 0.0), float(dense._infinity_mass)
-            # tails that were cut off count as infinite, and are more than what is missing: then the lowest losses go
-            above = np.minimum(beyond + np.cumsum(mass[::-1]), 1.0)
-            mass, beyond = np.diff(above, prepend=beyond)[::-1], beyond + max(0.0, 1.0 - float(above[-1]))
+            # tails that were cut off count as infinite, and are more than what is missing
+            mass, beyond = _at_most_one(np.maximum(dense._probs, 0.0), float(dense._infinity_mass))
             found.append([GridPair(float(dense._discretization), int(dense._lower_loss), mass, beyond)])
         return cls._of_grids(found[0], found[1], 0.0)
 
@@ -294,7 +293,13 @@ def _on_a_grid(parts: Parts) -> GridPair:
     kept = mass[start:end].copy()
     # so is what lies below the window, which may have come to lie beyond the largest loss, where nothing is kept
     kept[0] += float(mass[:start].sum()) + math.exp(total.from_below[0])
-    return GridPair(float(total.step), first + start, kept, min(1.0, beyond))
+    return GridPair(float(total.step), first + start, *_at_most_one(kept, min(1.0, beyond)))
+
+
+def _at_most_one(mass: Array, beyond: float) -> tuple[Array, float]:
+    """Masses without what they are above 1, taken off the lowest losses; what they lack is infinite."""
+    above = np.minimum(beyond + np.cumsum(mass[::-1]), 1.0)
+    return np.diff(above, prepend=beyond)[::-1], beyond + max(0.0, 1.0 - float(above[-1]))
 
 
 def _coarser(pair: GridPair, step: float) -> GridPair:

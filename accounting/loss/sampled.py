@@ -44,20 +44,27 @@ class SubsampledPair(AllFinite):
         return self.inner.follows
 
     def delta(self, epsilon: float) -> float:
-        q = self.rate
+        q, u = self.rate, _UNIT_ROUNDOFF
+        # next to the largest loss H_inner is as small as the errors of its ε, which is therefore rounded down
         if self.present:
             # H = q·H_inner((e^ε − 1 + q)/q)
             scaled = math.expm1(epsilon) / q if epsilon < 700 else math.inf
             if scaled <= -1:
                 return -math.expm1(epsilon)
             if math.isinf(scaled):
-                return q * self.inner.delta(epsilon - math.log(q)) * (1 + 8 * _UNIT_ROUNDOFF)
-            return q * self.inner.delta(math.log1p(scaled)) * (1 + 8 * _UNIT_ROUNDOFF)
+                inner, off = epsilon - math.log(q), 2 * u * epsilon
+            else:
+                inner, off = math.log1p(scaled), 4 * u * abs(scaled) / (1 + scaled)
+            return q * self.inner.delta(inner - off - 2 * u * abs(inner)) * (1 + 8 * u)
         # H = b·H_inner(e^ε·q/b) with b = 1 − e^ε(1 − q)
-        left = q - (1 - q) * math.expm1(epsilon) if epsilon < 700 else -1.0
-        if left <= 0:
+        unread = (1 - q) * math.expm1(epsilon) if epsilon < 700 else 2.0
+        left, error = q - unread, 4 * u * (q + abs(unread))
+        if left + error <= 0:
             return 0.0
-        return left * self.inner.delta(epsilon + math.log(q) - math.log(left)) * (1 + 8 * _UNIT_ROUNDOFF)
+        left += error
+        inner = epsilon + math.log(q) - math.log(left)
+        off = 2 * u * (2 + abs(epsilon) + abs(math.log(q)) + abs(math.log(left)))
+        return left * self.inner.delta(inner - off) * (1 + 8 * u)
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         at = edges if self.present else -edges[::-1]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from accounting.checks import integer, positive
@@ -195,7 +196,10 @@ class Laplace(Release):
         """Noise on one number that moves by all of the sensitivity."""
         from accounting.loss.laplace import LaplacePair
 
-        return LaplacePair(1.0 / self.noise_multiplier)
+        theta = 1.0 / self.noise_multiplier
+        if theta < math.inf and Fraction(theta) * Fraction(self.noise_multiplier) < 1:
+            theta = math.nextafter(theta, math.inf)
+        return LaplacePair(theta)
 
 
 @dataclass(frozen=True, repr=False)

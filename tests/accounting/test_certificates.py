@@ -21,6 +21,8 @@ from accounting import (
     ApproxDP,
     Budget,
     Certificate,
+    DiscreteGaussian,
+    DiscreteLaplace,
     FixedSizeSubsampled,
     Gaussian,
     Laplace,
@@ -33,6 +35,7 @@ from accounting import (
     RandomAllocated,
     RandomizedResponse,
     Release,
+    UnaryEncoding,
     UnsupportedRelease,
     bound,
     calibrate,
@@ -41,6 +44,7 @@ from accounting import (
     parallel,
     verify,
 )
+from accounting import certificates as certificates_of
 from benchmarks.certificates import CHECKER, certificates, code_mutants, false_values, worthless_proofs
 from benchmarks.claims import CASES, claims
 
@@ -57,6 +61,25 @@ QUICK: list[tuple[Release, float]] = [
     (NoisyMax(1.0), 1e-6),
     (3 * ZCDP(0.2), 1e-6),
     (FixedSizeSubsampled(Gaussian(1.0), 10, 1000), 1e-6),
+]
+# Unlike parts that may fail, a δ below 1e-12, a δ so large that ε is 0 or next to it.
+RARE: list[Any] = [
+    (ApproxDP(0.01, 0.001) + 5 * PureDP(0.01), 0.01),
+    (ApproxDP(0.1571, 2e-13) + UnaryEncoding(0.5434, 9), 2e-12),
+    (ApproxDP(0.9382, 2e-10) + 33 * DiscreteLaplace(2.191), 0.3),
+    (3 * ApproxDP(0.0, 1e-3) + PureDP(0.3), 0.01),
+    (3 * ApproxDP(0.0, 1e-3) + 2 * Laplace(50.0), 0.1),
+    pytest.param(3 * PoissonSubsampled(Gaussian(0.9167), 0.001229), 1.8e-14, marks=pytest.mark.thorough),
+    (PoissonSubsampled(Laplace(2.3375216198608983), 0.32043825271319243), 7.406640895110302e-12),
+    (2 * Laplace(8.0), 0.3),
+    (10 * Gaussian(50.0) + 3 * Laplace(20.0), 0.1),
+    pytest.param(20 * PoissonSubsampled(Gaussian(5.0), 0.01), 0.1, marks=pytest.mark.thorough),
+    (5 * PoissonSubsampled(Laplace(5.0), 0.01), 0.1),
+    pytest.param(5 * PoissonSubsampled(DiscreteGaussian(12.0, shift=1), 0.1), 0.1, marks=pytest.mark.thorough),
+    pytest.param(2 * PoissonSubsampled(DiscreteGaussian(12.0, shift=1), 0.1), 1e-3, marks=pytest.mark.slow),
+    (ZCDP(0.001), 0.3),
+    pytest.param(LocalShuffled(12.0, 2000), 0.1, marks=pytest.mark.thorough),
+    (LocalShuffled(5.0, 2), 0.05),
 ]
 
 
@@ -89,6 +112,22 @@ def test_what_is_true_is_accepted_and_what_is_false_refused(release: Release, de
     lower, upper = bound(release, delta)
     assert 0.93 * lower <= (certificate.lower or 0.0) <= lower
     assert upper <= certificate.upper <= upper * (1 + 6e-6)
+
+
+@pytest.mark.parametrize(("release", "delta"), RARE, ids=repr)
+def test_what_is_certified_is_accepted(release: Release, delta: float) -> None:
+    certificate = certify(release, delta)
+    assert bound(release, delta).certified or isinstance(release, ZCDP)
+    assert verify(certificate), verify(certificate).reason
+    assert [mutant for mutant in false_values(certificate) if verify(mutant)] == []
+
+
+def test_a_certificate_that_is_refused_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "_MOST_WORK", 10.0)
+    with pytest.raises(UnsupportedRelease, match=r"no proof was found of what .* costs at delta=1e-06: it takes more"):
+        certify(20 * Gaussian(9.0) + Laplace(9.0), 1e-6)
+    monkeypatch.setattr(certificates_of, "find_spec", lambda name: None)  # as where python-flint is missing
+    assert certify(20 * Gaussian(9.0) + Laplace(9.0), 1e-6).upper > 0
 
 
 def test_the_enclosures_hold_the_reference_values() -> None:
@@ -315,12 +354,14 @@ def test_an_accountant_that_claims_too_little_is_noticed(monkeypatch: pytest.Mon
     masses = sampled.SubsampledPair.masses
     monkeypatch.setattr(sampled.SubsampledPair, "masses", lambda self, edges: masses(self, edges * 1.003))
     pld._profile.cache_clear()
-    assert not verify(certify(release, 1e-6))
+    with pytest.raises(UnsupportedRelease, match="at the upper end δ is not proved"):
+        certify(release, 1e-6)
     monkeypatch.undo()
     of_laplace = laplace.LaplacePair.masses
     monkeypatch.setattr(laplace.LaplacePair, "masses", lambda self, edges: of_laplace(self, edges * 1.003))
     pld._profile.cache_clear()
-    assert not verify(certify(30 * Laplace(9.0), 1e-6))
+    with pytest.raises(UnsupportedRelease, match="at the upper end δ is not proved"):
+        certify(30 * Laplace(9.0), 1e-6)
     monkeypatch.undo()
     pld._profile.cache_clear()
 

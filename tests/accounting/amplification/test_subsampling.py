@@ -1,6 +1,7 @@
 """The Rényi curve of the Poisson-subsampled Gaussian, and the descriptions of samples."""
 
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -15,6 +16,7 @@ from accounting import (
     DiscreteGaussian,
     DiscreteLaplace,
     Gaussian,
+    Laplace,
     PoissonSubsampled,
     PureDP,
     TreeAggregation,
@@ -24,6 +26,7 @@ from accounting import (
     rdp,
 )
 from accounting.compose.failures import split_failures
+from accounting.loss.sampled import SubsampledPair
 from accounting.notions.pure import pure
 
 # The curve is rounded up by a relative 2e-13.
@@ -300,3 +303,25 @@ def test_a_swap_without_sampling_moves_integers_twice_as_far(kind, shift):
     swap = PoissonSubsampled(kind(z, shift=shift), 1.0, adjacency="replace")
     for at in (0.0, 0.3, 1.0):
         assert delta(swap, at) == pytest.approx(np.maximum(up - math.exp(at) * down, 0.0).sum(), rel=1e-9)
+
+
+@example(2.3375216198608983, 0.32043825271319243, -11.0, True)
+@given(st.floats(0.05, 50.0), st.floats(1e-4, 1.0), st.floats(-14.0, -0.1), st.booleans())
+def test_a_sample_of_laplace_noise_next_to_its_largest_loss_is_never_short(z, q, share, present):
+    """δ in 60 digits: q·H or b·H of Laplace noise, which falls to 0 at the largest loss as fast as ε − θ."""
+    pair = SubsampledPair(Laplace(z).pair(), q, present)
+    epsilon = pair.highest(-700.0) * (1 - 10.0**share)
+    with mpmath.workdps(60):
+        grown, q_, theta = mpmath.exp(mpmath.mpf(epsilon)), mpmath.mpf(q), 1 / mpmath.mpf(z)
+        weight = q_ if present else 1 - grown * (1 - q_)
+        inner = mpmath.log((grown - 1 + q_) / q_ if present else grown * q_ / weight) if weight > 0 else theta
+        exact = weight * max(mpmath.mpf(0), 1 - mpmath.exp((inner - theta) / 2))
+        assert pair.delta(epsilon) >= exact
+        # what is added are a few units in the last place of ε, as much as it is rounded
+        assert pair.delta(epsilon) <= exact * (1 + 1e-13) + 50 * 2.0**-52 * (1 + abs(inner)) * abs(weight) + 1e-14 * q
+
+
+@given(st.floats(0.01, 300.0))
+def test_the_shift_of_laplace_noise_is_rounded_up(z):
+    theta = Fraction(Laplace(z).pair().highest(-700.0))
+    assert 1 <= theta * Fraction(z) < 1 + Fraction(1, 2**51)

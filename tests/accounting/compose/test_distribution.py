@@ -184,6 +184,15 @@ def test_many_of_what_is_read_back_cost_hardly_more(release, tmp_path):
         assert pair.mass @ np.exp(-losses) == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.thorough
+def test_a_sum_of_very_many_is_read_back(tmp_path):
+    """What rounding errors of its transform may hide is more than nothing, and all together is still 1."""
+    held = PLD.of(10**6 * Laplace(2000.0))
+    held.save(tmp_path / "loss.npz")
+    found = PLD.load(tmp_path / "loss.npz")
+    assert held.epsilon(1e-5) <= found.epsilon(1e-5) <= held.epsilon(1e-5) * (1 + 3e-3)
+
+
 def test_what_loses_nothing_but_by_failing_is_read_back_as_that(tmp_path):
     held = PLD.of(ApproxDP(0.0, 0.25))
     for _ in range(3):  # what was read is written again
