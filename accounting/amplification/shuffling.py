@@ -59,6 +59,7 @@ __all__ = [
     "local_epsilon",
     "shuffled_delta",
     "shuffled_losses",
+    "where_delta_is",
 ]
 
 
@@ -204,7 +205,7 @@ def local_epsilon(users: int, epsilon: float, delta: float) -> float:
         if high > 1e3:
             return high
         low, high = high, 1.5 * high
-    root = _root(lambda e: shuffled_delta(e, users, epsilon), delta, low, high)
+    root = where_delta_is(delta, lambda e: shuffled_delta(e, users, epsilon), low, high, 1e-15, 1e-13)
     step = 1e-14
     while root > epsilon and shuffled_delta(root, users, epsilon) > delta:
         root *= 1 - step
@@ -212,14 +213,16 @@ def local_epsilon(users: int, epsilon: float, delta: float) -> float:
     return max(root, epsilon)
 
 
-def _root(to_delta: Callable[[float], float], delta: float, low: float, high: float) -> float:
-    """Where ``to_delta`` meets δ: √(−ln δ) is close to linear in ε, which a secant likes."""
+def where_delta_is(
+    delta: float, to_delta: Callable[[float], float], low: float, high: float, absolute: float, relative: float = 0.0
+) -> float:
+    """About where ``to_delta`` meets δ: √(−ln δ) is close to linear in ε, which a secant likes."""
     target = math.sqrt(-math.log(delta))
 
     def distance(at: float) -> float:
         return math.sqrt(-math.log(max(to_delta(at), 1e-320))) - target
 
-    return root_between(distance, low, high, absolute=1e-15, relative=1e-13)
+    return root_between(distance, low, high, absolute=absolute, relative=relative)
 
 
 @lru_cache(maxsize=32)

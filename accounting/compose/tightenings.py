@@ -50,17 +50,13 @@ class Tightening:
 
     def applies(self, pairs: Iterable[LossPair]) -> bool:
         """Whether one of ``pairs`` is of these types, which are this package's: others may bear the same names."""
-        kinds = (type(one) for pair in pairs for one in (pair, _sampled_from(pair)))
+        kinds = (type(one) for pair in pairs for one in (pair, getattr(pair, "inner", None)))  # or what it samples
         return any(kind.__name__ in self.pairs and kind.__module__.startswith("accounting.") for kind in kinds)
 
     def offers(self, name: str) -> Callable[..., Any] | None:
         """What the file has under this name; it is loaded."""
         found: Callable[..., Any] | None = getattr(import_module(self.module), name, None)
         return found
-
-
-def _sampled_from(pair: LossPair) -> object:
-    return getattr(pair, "inner", None)
 
 
 #: In the order in which they are asked.

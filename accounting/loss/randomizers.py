@@ -22,10 +22,10 @@ import numpy as np
 from accounting.amplification.blanket import MOST_USERS, response_delta, response_delta_at_least
 from accounting.amplification.lattice_sums import nodes_for, sums_of_values
 from accounting.amplification.local_laplace import laplace_thirds, local_laplace_delta, local_laplace_delta_at_least
+from accounting.amplification.shuffling import where_delta_is
 from accounting.amplification.unary import unary_delta, unary_delta_at_least, unary_thirds, unary_types
 from accounting.arrays import Array
 from accounting.loss.curves import pair_of_curve
-from accounting.roots import root_between
 
 __all__ = ["Encodings", "NoisyNumbers", "Randomizer", "Responses", "curve_atoms", "epsilon_at_least"]
 
@@ -117,12 +117,7 @@ def epsilon_at_least(randomizer: Randomizer, users: int, delta: float) -> float:
     step = 1e-9 * high
     if randomizer.delta_at_least(users, step) <= delta:  # the root may be anything down to the smallest float
         return 0.0
-
-    def distance(at: float) -> float:
-        # close to linear, as √(−ln δ) is
-        return math.sqrt(-math.log(max(randomizer.delta_at_least(users, at), 1e-320))) - math.sqrt(-math.log(delta))
-
-    found = root_between(distance, step, high, absolute=step) - step
+    found = where_delta_is(delta, lambda at: randomizer.delta_at_least(users, at), step, high, step) - step
     while found > 0 and randomizer.delta_at_least(users, found) <= delta:
         found -= step
         step *= 2
