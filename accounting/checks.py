@@ -53,14 +53,16 @@ def fraction(name: str, value: SupportsFloat, *, include_zero: bool = False, inc
     return number
 
 
-def integer(name: str, value: object, *, at_least: int) -> int:
-    """``value`` as an int, if it is a whole number (an int or an integral float) >= ``at_least``."""
+def integer(name: str, value: object, *, at_least: int, at_most: int | None = None) -> int:
+    """``value`` as an int, if it is a whole number (an int or an integral float) from ``at_least`` to ``at_most``."""
     whole = isinstance(value, numbers.Integral) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not whole:
         raise TypeError(f"{name} must be a whole number, got {name}={value!r}")
     number = int(value)  # type: ignore[call-overload]
     if number < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {name}={value!r}")
+    if at_most is not None and number > at_most:
+        raise ValueError(f"{name} must be at most {at_most}, got {name}={value!r}")
     return int(number)
 
 

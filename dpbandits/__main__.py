@@ -7,9 +7,12 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    try:
+    try:  # an interrupt is told from the first import on
         from dpbandits.cli import app
         from dpkit.cli.options import encodable_output
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise

@@ -9,9 +9,12 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line."""
-    try:
+    try:  # an interrupt is told from the first import on
         from dpkit.cli import app
         from dpkit.cli.options import encodable_output
+    except KeyboardInterrupt:
+        print("dpkit: interrupted", file=sys.stderr)
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise

@@ -29,6 +29,8 @@ from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled,
 __all__ = ["alternatives", "sides", "single"]
 
 # Combinations of parallel branches that are tried one by one.
+# what floats count exactly
+_MOST_OF_A_KIND = 1 << 53
 _MOST_BRANCHES = 64
 # Of these the laws of three records at once are of the pair's kind, and not only as private.
 _OF_ONE_KIND = Gaussian, TreeAggregation, Laplace, RandomizedResponse, UnaryEncoding
@@ -46,7 +48,9 @@ def sides(release: Release) -> tuple[list[Parts], list[Parts]]:
     release, found = known(release), []
     for present in (True, False):
         branches = map(_one, _pairs(release, present))
-        games = (replaced(pairs) if any(pair.follows for pair in pairs) else pairs for pairs in branches)
+        games = [replaced(pairs) if any(pair.follows for pair in pairs) else pairs for pairs in branches]
+        if any(count > _MOST_OF_A_KIND for pairs in games for count in pairs.values()):
+            raise UnsupportedRelease(f"the PLD accountant adds up at most 2**53 losses of a kind, got {release!r}")
         found.append([tuple(sorted(pairs.items(), key=repr)) for pairs in games])
     return found[0], found[1]
 

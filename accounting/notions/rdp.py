@@ -137,7 +137,7 @@ def curve(release: Release, orders: Array) -> Array:
             others = ((part, count) for part, count in parts if not isinstance(part, Laplace))
             total = sum((count * curve(part, orders) for part, count in others), np.zeros_like(orders))
             if laplace:  # all scales at once
-                thetas, counts = np.array(laplace).T
+                thetas, counts = np.array(laplace, dtype=np.float64).T
                 total = total + counts @ _laplace(thetas[:, None], orders)
             return np.asarray(total)
         case Parallel(branches=branches):

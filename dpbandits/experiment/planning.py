@@ -33,6 +33,8 @@ _RUNS, _STEPS, _LOOKS, _PASSES = 2000, 20, 16, 5
 _MIXED = 2.5
 # decisions for an arm, beyond which nobody plans
 _MOST = 2**33
+# Simulated side by side.
+_MOST_ARMS = 1000
 
 
 @dataclass(frozen=True)
@@ -164,11 +166,12 @@ def plan(
     alpha, power : float
         In (0, 1).
     arms : int
-        K, at least 2.
+        K, from 2 to 1,000.
     metric_range : (float, float)
         That of the experiment.
     std : float, optional
-        Of a person's value; by default the largest there is at this mean, as of values at the range's ends.
+        Of a person's value, at most half the range; by default the largest there is at this mean, as of values at the
+        range's ends.
 
     Returns
     -------
@@ -197,8 +200,13 @@ def plan(
             f"and effect={effect!r}: write 10 % as 0.1, or state the metric_range of values that are no shares"
         )
     spread = None if std is None else positive("std", std) / length
+    if spread is not None and spread > 0.5 * (1 + 1e-9):  # Popoviciu's inequality
+        raise ValueError(
+            f"std must be at most half the range, {length / 2:g}, as no values in [{low:g}, {high:g}] spread more, got "
+            f"std={std!r}: state it in the units of metric_range"
+        )
     level = fraction("alpha", alpha), fraction("power", power)
-    K = integer("arms", arms, at_least=2)
+    K = integer("arms", arms, at_least=2, at_most=_MOST_ARMS)
     wanted = [epsilon] if isinstance(epsilon, (int, float)) else list(epsilon)
     if not wanted:
         raise ValueError("epsilon must be at least one number, got none")

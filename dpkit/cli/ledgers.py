@@ -12,13 +12,13 @@ import typer
 from dpkit.cli.options import Command, Witness, brief, check_targets, print_json
 from dpkit.cli.printing import (
     accountant_name,
-    is_export,
     ledger_name,
     left,
     opened_ledger,
     print_table,
     refusals,
     say,
+    writable_ledger,
 )
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def spend_command(
         from dpkit.cli.expression import Expression
 
         release = Expression(description)()
-        with opened_ledger(_writable(ledger), witness=witness) as opened:
+        with opened_ledger(writable_ledger(ledger), witness=witness) as opened:
             try:
                 row = opened.acting(actor).spend(release, label=label, scope=scope, unit=unit)
             except BudgetExceeded as error:
@@ -259,7 +259,7 @@ def backup_command(
 
     To go back: copy the backup with this command to where the ledger was, and verify it against the last head.
     """
-    with refusals(), opened_ledger(_writable(ledger), witness=witness) as opened:
+    with refusals(), opened_ledger(writable_ledger(ledger), witness=witness) as opened:
         head = opened.backup(copy)
     if as_json:
         print_json({"head": head})
@@ -309,7 +309,7 @@ def quota_command(
     with refusals():
         from accounting import Budget
 
-        with opened_ledger(_writable(ledger), witness=witness) as opened:
+        with opened_ledger(writable_ledger(ledger), witness=witness) as opened:
             if scope is not None and lift:
                 opened.set_quota(scope, None)
             elif scope is not None:
@@ -416,13 +416,6 @@ def registry_command(
     if todo := shown.count("TODO"):
         typer.echo(f"# {todo} fields are marked TODO: fill them in, or say them in a file for --about")
     typer.echo(shown, nl=False)
-
-
-def _writable(place: str) -> str:
-    """The place of a ledger that can be written to."""
-    if is_export(place):
-        raise ValueError(f"{place} is an export, which is read only: use the ledger's own file")
-    return place
 
 
 def _show(ledger: Ledger, scope: str | None = None) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "refusals",
     "say",
     "spending_ledger",
+    "writable_ledger",
 ]
 
 _NAMES = {
@@ -90,7 +91,14 @@ def spending_ledger(place: str | None, witness: str | None) -> Ledger | None:
 
     if place is None and witness is not None:
         raise ValueError("--witness is of a ledger: give --ledger, too")
-    return None if place is None else Ledger.open(place, witness=witness)
+    return None if place is None else Ledger.open(writable_ledger(place), witness=witness)
+
+
+def writable_ledger(place: str) -> str:
+    """The place of a ledger that can be written to."""
+    if is_export(place):
+        raise ValueError(f"{place} is an export, which is read only: use the ledger's own file")
+    return place
 
 
 def is_export(place: str) -> bool:

@@ -58,8 +58,8 @@ class Noise:
     def std(self) -> float:
         """Of one cell."""
         if self.whole:
-            q = math.exp(-self.step / self.scale)
-            return self.step * math.sqrt(2 * q) / (1 - q)
+            a = self.step / self.scale
+            return self.step * math.sqrt(2 * math.exp(-a)) / -math.expm1(-a)
         return self.scale * (math.sqrt(2) if self.name == "laplace" else 1.0)
 
     def reach(self, confidence: float) -> float:
@@ -67,8 +67,8 @@ class Noise:
         confidence = fraction("confidence", confidence)  # a float, which the cache can look up
         if self.whole:
             # P(|k| > m) = 2q^(m + 1)/(1 + q)
-            q = math.exp(-self.step / self.scale)
-            m = math.log((1 - confidence) * (1 + q) / 2) / math.log(q) - 1 if q > 0 else 0.0
+            a = self.step / self.scale
+            m = math.log(2 / ((1 - confidence) * (1 + math.exp(-a)))) / a - 1
             return self.step * max(0, math.ceil(m - 1e-9))
         return _reach(self, confidence) + self.step / 2
 

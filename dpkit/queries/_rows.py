@@ -29,8 +29,10 @@ from dpkit.queries._groups import grouped_by
 from dpkit.queries._units import Share, kept_rows, owners
 from dpkit.queries.engines import UNSORTED, Table, is_source, scanned, table_of
 
-__all__ = ["Bins", "Rows", "check_sortable", "given", "read_once", "rows_of"]
+__all__ = ["MOST_BINS", "Bins", "Rows", "check_sortable", "given", "read_once", "rows_of"]
 
+#: More bins than anybody draws are a typing error, or fill the memory.
+MOST_BINS = 1_000_000
 Cells = NDArray[np.int64]
 _T = TypeVar("_T")
 # what was read of data in memory, by what was asked for

@@ -46,6 +46,8 @@ __all__ = ["contribution_bound", "share_cut"]
 BoundName = Literal["max_contributions", "max_groups", "max_per_group"]
 # beyond what the bounds allow, by so much persons' rows are looked at
 _BEYOND = 10
+# Each bound up to the largest is a question, and a count in memory.
+_MOST = 1_000_000
 
 
 def contribution_bound(
@@ -76,7 +78,7 @@ def contribution_bound(
     share : float
         In (0, 1): of the persons who have rows.
     largest : int
-        The answer is 1, 2, … or this. It must not come from the data.
+        The answer is 1, 2, … or this, at most a million. It must not come from the data.
     where, budget, rng, ledger
         As in :func:`dpkit.queries.count`; the budget's unit is not the row.
 
@@ -101,7 +103,7 @@ def contribution_bound(
         among = "'max_contributions'" if groups is None else "'max_groups' or 'max_per_group'"
         raise ValueError(f"bound must be {among} {'without' if groups is None else 'with'} groups, got bound={bound!r}")
     _check_persons("contribution_bound", person, budget)
-    level, top = fraction("share", share), integer("largest", largest, at_least=1)
+    level, top = fraction("share", share), integer("largest", largest, at_least=1, at_most=_MOST)
     whose, coded, chosen = _rows(data, person, groups, keys, where)
     owner, group = whose[chosen], None if coded is None else coded[chosen]
     persons, first = np.unique(owner, return_inverse=True)

@@ -312,9 +312,9 @@ def _counted(number: Any) -> Any:
 def _step(low: float, high: float, largest: float, whole: bool, scale: float) -> float:
     """The lattice: 1 for whole numbers that allow it, else a power of two of 2⁻³⁰ of the larger bound or more.
 
-    ``scale`` is the noise in units of the larger bound, which keeps it below 2³⁹ steps.
+    ``scale`` is the noise in units of the larger bound, which keeps it below 2³⁹ steps, or is far too much to be drawn.
     """
-    bits = min(_BITS, 38 - max(0, math.ceil(math.log2(scale))))
+    bits = min(_BITS, max(0, 38 - max(0, math.ceil(math.log2(scale)))))
     if whole and low == int(low) and high == int(high) and largest <= 2.0**bits:
         return 1.0
     return math.ldexp(1.0, math.frexp(largest)[1] - bits)

@@ -19,7 +19,7 @@ from dpkit.clipping import real_array
 from dpkit.queries._columns import check_bounds, name_of
 from dpkit.queries._dates import as_shown_dates, days, is_dated
 from dpkit.queries._noise import NoiseName
-from dpkit.queries._rows import Bins, given
+from dpkit.queries._rows import MOST_BINS, Bins, given
 from dpkit.queries.answer import Answer
 from dpkit.queries.counts_and_sums import counted
 
@@ -52,7 +52,8 @@ def histogram(
     column : column, optional
         By default ``data`` itself.
     bins : int or sequence of float or date
-        So many bins of one width between ``bounds``, or their edges. Each bin holds its lower edge, the last one both.
+        So many bins of one width between ``bounds``, at most a million, or their edges. Each bin holds its lower edge,
+        the last one both.
     bounds : (float, float) or (date, date), optional
         With a number of bins; values outside are cut to them. With edges, values outside are not counted.
     max_groups, max_per_group : int, optional
@@ -75,7 +76,7 @@ def histogram(
     dated = is_dated(bounds if np.ndim(bins) == 0 else bins)
     if np.ndim(bins) == 0:
         low, high = check_bounds(bounds)
-        edges = np.linspace(low, high, integer("bins", bins, at_least=1) + 1)
+        edges = np.linspace(low, high, integer("bins", bins, at_least=1, at_most=MOST_BINS) + 1)
     else:
         if bounds is not None:
             raise TypeError("bounds go with a number of bins, got edges as well: leave one of them out")

@@ -367,6 +367,25 @@ def test_help_breaks_no_line_within_a_sentence():
             assert "\n" not in paragraph.strip(), (name, paragraph)
 
 
+@pytest.mark.parametrize("command", ["dpkit", "dpbandits"])
+def test_an_interrupt_while_the_command_is_loaded_is_one_line(command, monkeypatch, capsys):
+    main = importlib.import_module(f"{command}.__main__").main
+
+    class Interrupts:
+        def find_spec(self, name, *_):
+            if name == f"{command}.cli":
+                raise KeyboardInterrupt
+
+    for name in [name for name in sys.modules if name.startswith(f"{command}.cli")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
+    monkeypatch.delattr(f"{command}.cli", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err in ("dpkit: interrupted\n", "interrupted\n")
+
+
 def test_an_interrupt_is_one_line(monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt

@@ -103,6 +103,7 @@ def test_reports_and_refusals_of_a_ledger_in_a_database(postgres, tmp_path):
     [
         (["create", "{new}", "--epsilon", 1], "--delta must be given, too"),
         (["create", "{old}", "--epsilon", 2, "--delta", 1e-6], "exists already"),
+        (["create", ".", "--epsilon", 2, "--delta", 1e-6], "is a folder: name a file in it"),
         (["open", "{new}"], "dpkit ledger create"),
         (["list", "{new}"], "there is no ledger"),
         (["list", "{old}", "--format", "xml"], "--format must be table, csv or json"),

@@ -58,6 +58,8 @@ class SQLiteFile(Database):
 
     def exists(self) -> bool:
         """Whether there is a file."""
+        if self.path.is_dir():
+            raise IsADirectoryError(f"{self.path} is a folder: name a file in it")
         return self.path.exists()
 
     def fill(self, rows: Rows, head: Head) -> bool:

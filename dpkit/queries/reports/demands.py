@@ -21,11 +21,13 @@ from typing import Literal
 import numpy as np
 
 from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, NoisyMax, PureDP, Release, epsilon
+from accounting.checks import integer
 from accounting.releases import Composed
 from dpkit.queries._columns import check_bounds
 from dpkit.queries._noise import NoiseName
 from dpkit.queries._ranks import first_rate, part_rate, rank_errors
 from dpkit.queries._ranks import plan as rank_steps
+from dpkit.queries._rows import MOST_BINS
 from dpkit.queries._units import Share, checked_share
 from dpkit.queries.reports.asks import Ask
 
@@ -153,8 +155,8 @@ class Demand:
             return None
         if self.whole and noise == "laplace":
             # P(|k| > m) = 2q^(m + 1)/(1 + q)
-            q = math.exp(-strength / self.l1)
-            m = math.log((1 - CONFIDENCE) * (1 + q) / 2) / math.log(q) - 1 if q > 0 else 0.0
+            a = strength / self.l1
+            m = math.log(2 / ((1 - CONFIDENCE) * (1 + math.exp(-a)))) / a - 1
             return self.factor * max(0, math.ceil(m - 1e-9))
         scale = (self.l1 if noise == "laplace" else self.l2) / strength
         reach = _REACH[noise] * scale
@@ -235,6 +237,7 @@ def _demand(ask: Ask, budget: Budget, person: str | None, bounds: dict[str, int 
     if ask.what in ("count", "histogram"):
         if ask.what == "histogram" and not isinstance(ask.bins, tuple):
             check_bounds(ask.bounds)
+            integer("bins", ask.bins or 10, at_least=1, at_most=MOST_BINS)
         cells = 2 if ask.grouped else 1
         free = alone and swapped and fixed and not ask.grouped
         one_cell = share.groups == 1 and not (ask.grouped and swapped)

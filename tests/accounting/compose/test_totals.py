@@ -184,3 +184,12 @@ def test_an_unknown_accountant_is_refused():
 def test_an_accountant_that_does_not_know_a_description_names_both(ask, release, name):
     with pytest.raises(UnsupportedRelease, match=rf"the {name} accountant has no bound for \w+\("):
         ask(release)
+
+
+def test_more_releases_than_floats_count_are_left_to_the_accountants_that_can():
+    """Advanced composition of 10²⁷ releases of ε = 10⁻²⁷ each: ρ = n·ε²/2 is next to nothing."""
+    many = 10**27 * Laplace(1e27)
+    assert epsilon(many, 1e-6) == 0.0
+    assert epsilon(many, 0.0) == pytest.approx(1.0, rel=1e-5)
+    with pytest.raises(UnsupportedRelease, match=r"adds up at most 2\*\*53 losses of a kind"):
+        epsilon(many, 1e-6, accountant="pld")

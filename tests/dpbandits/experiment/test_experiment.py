@@ -517,6 +517,16 @@ def test_a_plan_grows_with_noise_and_says_what_it_cannot():
             plan(*arguments)
 
 
+@pytest.mark.parametrize(("std", "range_"), [(0.51, (0.0, 1.0)), (1e300, (0.0, 1.0)), (500.0, (0.0, 100.0))])
+def test_a_plan_for_values_that_spread_more_than_they_can_is_refused(std, range_):
+    """No values in [a, b] have a standard deviation above (b − a)/2 (Popoviciu 1935): cents in place of euros, say."""
+    _, high = range_
+    with pytest.raises(ValueError, match="std must be at most half the range"):
+        plan(0.1 * high, 0.02 * high, metric_range=range_, std=std)
+    with pytest.raises(ValueError, match="arms must be at most 1000, got arms=10000000000"):
+        plan(0.1, 0.02, arms=10**10)
+
+
 def share_found(persons: int, baseline: float, effect: float, epsilon: float, runs: int) -> float:
     """Of whole experiments of so many persons per arm, how many have found the better arm."""
     family, ends = sequences(epsilon, 2 * persons, 2, True)

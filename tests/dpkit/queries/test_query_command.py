@@ -284,3 +284,9 @@ def test_one_row_moves_no_column_and_decides_no_type(tmp_path):
         path.write_text("town,paid\n" + rows)
         asked = ("--where", "paid", "--epsilon", 0.5, "--json")
         assert json.loads(run(path, "--sum", "paid", "--bounds", 0, 10, *asked))["value"] % 1 == 0
+
+
+def test_an_export_of_a_ledger_is_not_spent_from(file, tmp_path):
+    (tmp_path / "w.json").write_text(Ledger(Budget(1.0, 0.0, adjacency="add_remove")).to_json())
+    shown = run(file, "--count", "--epsilon", 1, "--ledger", tmp_path / "w.json", status=2)
+    assert "is an export, which is read only" in shown.replace("\n", " ")

@@ -4,6 +4,7 @@ import ast
 import inspect
 import itertools
 import json
+from dataclasses import replace
 from functools import partial
 
 import commands
@@ -602,3 +603,29 @@ def test_what_is_said_of_few_rows_is_a_function_of_what_was_released():
     )
     assert "no group is large enough to be shown" in repr(empty)
     assert len(empty.to_frame()) == 0
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda table: queries.count(table, person="id", max_contributions=10**27, budget=PERSONS),
+        lambda table: queries.count(table, budget=Budget(1e-17, 0.0, adjacency="add_remove")),
+        lambda table: queries.sum(
+            table, "paid", bounds=(0, 100), person="id", max_contributions=10**17, budget=replace(PERSONS, epsilon=1.0)
+        ),
+    ],
+)
+def test_noise_that_is_too_much_to_be_drawn_is_refused_with_its_size(ask, table):
+    with pytest.raises(ValueError, match=r"within a factor of 2\*\*40 of the resolution, got 1e\+[12][0-9] steps"):
+        ask(table)
+
+
+def test_more_cells_than_memory_holds_are_refused_before_anything_is_charged(table):
+    ledger = Ledger()
+    with pytest.raises(ValueError, match="bins must be at most 1000000, got bins=9223372036854775807"):
+        queries.histogram(table, "paid", bins=2**63 - 1, bounds=(0, 100), budget=ROWS, ledger=ledger)
+    with pytest.raises(ValueError, match="largest must be at most 1000000"):
+        queries.contribution_bound(table, person="id", largest=10**11, budget=PERSONS, ledger=ledger)
+    with pytest.raises(ValueError, match="bins must be at most 1000000"):
+        queries.plan([queries.Ask("histogram", "paid", bounds=(0, 100), bins=10**18)], budget=ROWS)
+    assert not ledger.rows()
