@@ -80,7 +80,7 @@ def test_between_the_points_a_pair_is_less_than_the_game(at):
     found = delta_of_atoms(at, *atoms[:2])
     value = exact(at, 3)
     assert found <= value + 1e-13
-    assert found >= value - 3e-3
+    assert found >= value - 0.08 * STEP  # at most 0.073 of it, in 300 places
 
 
 @settings(max_examples=60, deadline=None)
