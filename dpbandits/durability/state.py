@@ -174,7 +174,6 @@ def with_newer(policy: PrivatePolicy[Any], saved: Any) -> Any:
     """What was saved, with the fields of the public half that an earlier version did not keep, as at the start."""
     if not (isinstance(saved, Mapping) and isinstance(saved.get("public"), Mapping)):
         return saved
-    names = policy.newer if policy.stated_base_rate is None else policy.newer + _OF_LEVELS
     start = plain(policy.public)
     learns = policy.stated_base_rate is None and not start.get("levelled", False)
     names = policy.newer if learns else policy.newer + _OF_LEVELS

@@ -319,8 +319,9 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def learn_many(self, made: Together, rewards: Sequence[float]) -> None:
         """As ``learn`` does one after the other: at once, if records and sums can."""
-        if hasattr(self.record, "many") and hasattr(self.sums, "add_many"):
-            self.sums.add_many(*self.record.many(made, np.array(rewards), self.public))
+        record: Any = getattr(self, "record", None)
+        if hasattr(record, "many") and hasattr(self.sums, "add_many"):
+            self.sums.add_many(*record.many(made, np.array(rewards), self.public))
         else:
             super().learn_many(made, rewards)
 
@@ -360,7 +361,7 @@ class PrivatePolicy(Policy, Generic[Public]):
             self.run.end()
         if self.releases > before:
             self.counting.tell(self)
-            self.look_at_pace()
+            progress.look(self, self._told)
 
     def publicly(self, change: Callable[[], None]) -> None:
         # like a release: durable before a decision depends on it
@@ -401,10 +402,6 @@ class PrivatePolicy(Policy, Generic[Public]):
     def check_open(self) -> None:
         if self.run.stopped is not None:
             self.run.check()
-
-    def look_at_pace(self) -> None:
-        """Say once that nothing is learned, and once that rewards are not what the model says, if that is so."""
-        progress.look(self, self._told)
 
     def found(self) -> Found:
         """What was found so far, for :meth:`progress`: by default the length of θ, where there is one."""

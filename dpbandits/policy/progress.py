@@ -259,10 +259,14 @@ def hopeless(policy: PrivatePolicy[Any]) -> bool:
 def look(policy: PrivatePolicy[Any], told: set[str]) -> None:
     """After releases: say once that a run learns nothing, and once that rewards are not what its model says.
 
-    ``told`` holds what was said. A ``misfit`` in the public half is the mean residual of rewards along θ, where it is
-    far from 0: (r − μ)·xᵀθ on average. As μ − c₀ has the sign of xᵀθ, which no sum tells, rewards are known to be
-    farther from the base rate c₀ than the model says, or nearer to it, but not whether they are above or below.
+    ``told`` holds what was said. Of a run in epochs nothing is: one that is too short says little of the next one.
+
+    A ``misfit`` in the public half is the mean residual of rewards along θ, where it is far from 0: (r − μ)·xᵀθ on
+    average. As μ − c₀ has the sign of xᵀθ, which no sum tells, rewards are known to be farther from the base rate c₀
+    than the model says, or nearer to it, but not whether they are above or below.
     """
+    if policy.chooser() is not policy:
+        return
     misfit = getattr(policy.public, "misfit", 0.0)
     if "pace" not in told and hopeless(policy):
         told.add("pace")
@@ -286,4 +290,4 @@ def look(policy: PrivatePolicy[Any], told: set[str]) -> None:
 
 def _warn(message: str) -> None:
     # to whoever called the policy's ``select``
-    warnings.warn(message, stacklevel=6)
+    warnings.warn(message, stacklevel=5)

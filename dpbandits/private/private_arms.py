@@ -250,10 +250,8 @@ class PrivateArms(PrivatePolicy[Estimate]):
             self.sums.turns.decided_many(made.rounds[0], np.array(made.indices))
 
     def learn_many(self, made: Together, rewards: Sequence[float]) -> None:
-        if self.persons is not None:
-            super().learn_many(made, rewards)
-        else:
-            self.sums.add_many(np.array(made.indices), np.array(rewards))
+        # of rounds that are nobody's: persons teach one by one
+        self.sums.add_many(np.array(made.indices), np.array(rewards))
 
     def learn(self, pending: Pending, reward: float) -> None:
         self.sums.add(pending.index, reward)

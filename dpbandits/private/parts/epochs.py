@@ -191,9 +191,6 @@ class Epochs(PrivatePolicy[None]):
     def found(self) -> Found:
         return self.policy.found()
 
-    def look_at_pace(self) -> None:
-        """Nothing is said: an epoch that is too short says little of the next one."""
-
     def decided(self, pending: Pending) -> None:
         self.policy.decided(self.in_epoch(pending))
 
