@@ -76,6 +76,15 @@ def test_brackets_are_narrow(rho):
     assert found == sorted(found)
 
 
+@pytest.mark.parametrize("rho", [1e-6, 1e-3, 0.05, 1.0, 10.0])
+def test_brackets_are_narrow_and_inverses_of_each_other_at_the_smallest_delta(rho):
+    """There a coin's heads are as rare under Q as floats can say, or rarer."""
+    for level in (1e-200, 1e-299):
+        upper = zcdp_epsilon(rho, level)
+        assert (1 - 2e-5) * upper < lower_zcdp_epsilon(rho, level) <= upper
+        assert level * (1 - 1e-9) <= zcdp_delta(rho, upper) <= level * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("level", [1e-12, 1e-3, 0.3, 0.8])
 def test_more_than_gaussian_noise_and_rising_in_rho(level):
     rhos = np.geomspace(1e-8, 100.0, 30)

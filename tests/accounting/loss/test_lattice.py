@@ -27,6 +27,7 @@ from accounting import (
     rdp,
 )
 from accounting.conversions import gdp_delta
+from accounting.loss.lattice import three_laws
 
 
 def law(sigma, reach):
@@ -120,3 +121,27 @@ def test_what_was_calibrated_can_be_spent_one_by_one():
 def test_far_tails_do_not_overflow():
     assert gdp(DiscreteGaussian(1e200)) == pytest.approx(1e-200)
     assert 1 < gdp(DiscreteGaussian(0.57736)) * 0.57736 < math.sqrt(2) * (1 + 1e-12)
+
+
+@tabled("shift", [None, 1, 3])
+@tabled("z", [0.6, 0.8, 1.0, 2.0, 5.0])
+@tabled("most", [1e-12, 1e-7, 1e-3, 0.1, 10.0])
+def test_three_laws_are_as_far_apart_as_the_theorem_says(shift, z, most):
+    """With the whole series for b, and at the least μ that λ allows."""
+    found, apart = three_laws(z, most, shift)
+    if math.isinf(found):
+        assert math.isinf(apart)
+        assert most < 0.13 if shift is not None else most < 1e-6
+        return
+
+    def theorem(rho):
+        n, coordinates = (4, 2) if shift is None else (shift**2, 1)
+        beta = math.exp(-2 * math.pi**2 * rho * n)
+        b = 2 * math.fsum(beta ** (m * m) for m in range(1, 9))
+        return 2 * coordinates * math.atanh(math.exp(-2 * math.pi**2 * rho * n * (1 - rho / z**2)) * b / (1 - b))
+
+    rho, least = z**2 - 1 / found**2, gdp(DiscreteGaussian(z, shift=shift))
+    assert 1 / (8 * math.pi**2) <= rho * (4 if shift is None else math.inf)
+    assert rho <= z**2 / 2 * (1 + 1e-12)
+    assert theorem(rho) * (1 - 1e-7) <= apart <= min(most, theorem(rho) * (1 + 1e-3) + 2e-15)
+    assert found == pytest.approx(least, rel=1e-9) or apart == pytest.approx(most, rel=1e-6)
