@@ -430,6 +430,20 @@ def test_where_all_losses_are_infinite_nothing_is_hidden(monkeypatch):
     assert delta(10 * swapped, 200.0) == 1.0
 
 
+def test_what_a_sum_gains_above_a_threshold_is_its_mean_there() -> None:
+    """Of any law; between two sums no less, as it is convex, and no more than the line."""
+    draw = np.random.default_rng(3)
+    sums, masses = -2.0 + 0.5 * np.arange(12), draw.dirichlet(np.ones(12)) * 0.9
+    at = np.concatenate([sums, sums + 0.2, [-7.0, 9.0]])
+    exact = np.maximum(sums - at[:, None], 0.0) @ masses
+    found = allocated_swaps._gain_above(sums, masses, at)
+    assert found[:12] == pytest.approx(exact[:12], rel=1e-12, abs=1e-15)
+    assert found[-2:] == pytest.approx(exact[-2:], rel=1e-12)
+    line = 0.6 * exact[:11] + 0.4 * exact[1:12]
+    assert np.all(found[12:23] >= exact[12:23] - 1e-15)
+    assert found[12:23] == pytest.approx(line, rel=1e-12, abs=1e-15)
+
+
 @pytest.mark.parametrize(("steps", "mu"), [(2, 2.0), (30, 1.0)])
 def test_that_two_ratios_are_large_is_told_and_hardly_more(steps, mu):
     """Of one step with the unit, and the others without it."""
