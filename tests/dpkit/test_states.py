@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from dpkit.states.entries import freeze
-from dpkit.states.files import hold, restored
+from dpkit.states.entries import conform, freeze
+from dpkit.states.files import hold, read, restored, write
 from dpkit.states.registry import Registry
 
 
@@ -46,6 +48,95 @@ def test_a_number_is_hashed_by_the_same_bytes_in_every_version(number: int) -> N
     data = number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
     expected = blake2b(data, digest_size=8, key=bytes.fromhex(registry.kept()["salt"])).digest()
     assert registry.key(number) == int.from_bytes(expected, "little", signed=True)
+
+
+def test_a_file_is_whole_on_the_disk_before_it_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash in between leaves the older one, and no part of the new one."""
+    path, events, move = tmp_path / "sums.state", [], os.replace
+
+    def sync(handle: int) -> None:
+        held = os.fstat(handle)
+        events.append(("folder", 0) if stat.S_ISDIR(held.st_mode) else ("file", held.st_size))
+
+    def moved(*of: Any) -> None:
+        events.append(("moved", 0))
+        move(*of)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", moved)
+    write(path, {"total": np.arange(5.0)})
+    assert events == [("file", path.stat().st_size), ("moved", 0), ("folder", 0)]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read(path)[0]["total"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_what_cannot_be_written_leaves_the_older_file_and_nothing_beside_it(
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*of: Any) -> None:
+        raise OSError("no space left")
+
+    path = tmp_path / "sums.state"
+    write(path, {"steps": 3})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, failing, full)
+        with pytest.raises(OSError, match="no space left"):
+            write(path, {"steps": 4})
+    assert read(path)[0] == {"steps": 3}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("number", [-1, 2**62, 3**62, True, 1.0, "1", None, np.int64(1)])
+def test_a_count_is_a_number_of_its_size(number: Any) -> None:
+    with pytest.raises(ValueError, match="releases must be a number of the size of a count"):
+        conform("releases", number, like=3)
+    assert [conform("releases", count, like=3) for count in (0, 2**62 - 1)] == [0, 2**62 - 1]
+
+
+def with_hashes(hashes: list[int], marks: list[int] | None = None, batch: int = 0) -> Registry:
+    registry = Registry(2)
+    held = {
+        "kind": "int",
+        "salt": registry.kept()["salt"],
+        "hashes": np.array(hashes, np.uint64).view(np.int64),
+        "marks": np.array([1 << 32] * len(hashes) if marks is None else marks, np.int64),
+    }
+    registry.resume(held, batch=batch)
+    return registry
+
+
+@pytest.mark.parametrize("count", [1, 50, 128])
+def test_hashes_that_begin_alike_lie_one_after_the_other_up_to_the_end(count: int) -> None:
+    top = 2**64 - 2 - np.arange(count, dtype=object)[::-1]
+    registry = with_hashes(top.tolist())
+    assert len(registry) == count
+    for known in top[:: max(1, count // 5)]:
+        assert not registry.may_teach(int(known) - 2**64, 0)  # in this batch already
+        assert registry.may_teach(int(known) - 2**64, 1)
+    assert registry.may_teach(int(top[0]) - 1 - 2**64, 0)  # who has not taught
+    kept = registry.kept()
+    assert kept["hashes"].view(np.uint64).tolist() == top.tolist()
+
+
+def test_more_hashes_that_begin_alike_than_chance_makes_are_refused() -> None:
+    with pytest.raises(ValueError, match="spread like random numbers"):
+        with_hashes((2**64 - 2 - np.arange(129, dtype=object)[::-1]).tolist())
+
+
+@pytest.mark.parametrize("hashes", [[3, 2], [1, 2, 2], [1, 5, 4, 9], [5, 2**64 - 1]])
+def test_hashes_that_do_not_ascend_or_are_nobodys_are_refused(hashes: list[int]) -> None:
+    with pytest.raises(ValueError, match="ascend and be none of nobody"):
+        with_hashes(hashes)
+
+
+@pytest.mark.parametrize(("taught", "last"), [(0, 0), (3, 0), (1, 8), (2, 2**32 - 1)])
+def test_marks_of_too_many_records_or_of_batches_to_come_are_refused(taught: int, last: int) -> None:
+    good, bad = (1 << 32) + 7, (taught << 32) + last
+    assert len(with_hashes([1, 2], [good, (2 << 32) + 7], batch=7)) == 2
+    for marks in ([good, bad], [bad, good]):
+        with pytest.raises(ValueError, match="marks must be of 1, …, 2 records and of batches up to 7"):
+            with_hashes([1, 2], marks, batch=7)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
