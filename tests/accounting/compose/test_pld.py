@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accounting import (
+    ApproxDP,
     Gaussian,
     Laplace,
     LocalShuffled,
@@ -311,8 +312,12 @@ def test_a_unit_meets_the_worst_branch():
     ids=repr,
 )
 def test_the_unknown_is_refused_by_name(release):
-    with pytest.raises(UnsupportedRelease, match="the PLD accountant has no bound for"):
-        epsilon(release, 1e-5, accountant="pld")
+    """Also at δ = 0, or less than what may fail, where no ε would do if it were known."""
+    for asked, level in ((release, 1e-5), (release, 0.0), (release + ApproxDP(0.1, 0.01), 1e-3)):
+        with pytest.raises(UnsupportedRelease, match="the PLD accountant has no bound for"):
+            epsilon(asked, level, accountant="pld")
+    known = Laplace(1.0) + ApproxDP(0.1, 0.01)
+    assert epsilon(known, 1e-3, accountant="pld") == math.inf
 
 
 def test_too_many_branches_are_refused():
