@@ -113,3 +113,35 @@ def test_a_second_continuation_is_refused_at_once_where_it_is_asked_for() -> Non
         resumed(saved, ledger, once=True)
     release(first)
     assert first.step == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("id", ["", "0" * 31, "0" * 33, "A" * 32, "g" * 32, 7]),
+        ("anchor", ["0", "0" * 63, "0" * 65, "A" * 64, 7]),
+        ("step", [-1, 2**62, 1.0, True, "1"]),
+        ("ledger", [0, 1, "True"]),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_and_named(name: str, values: list[Any]) -> None:
+    saved = {"id": "0f" * 16, "step": 3, "anchor": "", "ledger": False}
+    for value in values:
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            Run("sums").resume({**saved, name: value}, ledger=None, unattended=True)
+    with pytest.raises(ValueError, match=f"must have an entry '{name}'"):
+        Run("sums").resume({key: saved[key] for key in saved if key != name}, ledger=None, unattended=True)
+    run = Run("sums")
+    run.resume({**saved, "anchor": "0f" * 32}, ledger=None, unattended=True)
+    assert (run.id, run.step, run.state()["anchor"]) == (saved["id"], 3, "0f" * 32)
+
+
+def test_a_state_without_a_ledger_goes_on_by_word_only_and_one_with_a_ledger_by_that() -> None:
+    saved = {"id": "0f" * 16, "step": 3, "anchor": "", "ledger": False}
+    with pytest.raises(ValueError, match="unattended=True says that it is the newest"):
+        Run("sums").resume(saved, ledger=None, unattended=False)
+    Run("sums", simulation=True).resume(saved, ledger=None, unattended=False)  # its noise comes again as it was
+    for unattended in (True, False):
+        with pytest.raises(ValueError, match="ledger must be given for a state that was made with one"):
+            Run("sums").resume({**saved, "ledger": True}, ledger=None, unattended=unattended)
+        Run("sums").resume({**saved, "ledger": True}, ledger=Ledger(B), unattended=unattended)

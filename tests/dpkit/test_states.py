@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpkit.states.entries import conform, freeze
-from dpkit.states.files import hold, read, restored, write
+from dpkit.states.entries import conform, freeze, taken
+from dpkit.states.files import MAGIC, decode, encode, hold, read, restored, write
 from dpkit.states.registry import Registry
 
 
@@ -92,6 +93,120 @@ def test_a_count_is_a_number_of_its_size(number: Any) -> None:
     with pytest.raises(ValueError, match="releases must be a number of the size of a count"):
         conform("releases", number, like=3)
     assert [conform("releases", count, like=3) for count in (0, 2**62 - 1)] == [0, 2**62 - 1]
+
+
+@dataclass(frozen=True)
+class Both:
+    theta: np.ndarray
+    name: str | None = None
+
+
+LIKE = {"steps": 3, "scale": 0.5, "done": False, "name": "a", "none": None, "theta": np.zeros(2), "pair": (1, 2.0)}
+GOOD = {**LIKE, "theta": np.ones(2), "pair": [4, 5]}
+
+
+def test_what_is_taken_over_is_of_the_types_that_it_has_here() -> None:
+    found = taken("state", GOOD, LIKE)
+    assert (found["pair"], type(found["pair"][1])) == ((4, 5.0), float)
+    assert found["theta"] is not GOOD["theta"]
+    assert {name: found[name] for name in LIKE if name not in ("theta", "pair")} == {
+        name: LIKE[name] for name in LIKE if name not in ("theta", "pair")
+    }
+    made = taken("state", {"theta": np.ones(2), "name": None}, Both(np.zeros(2)))
+    assert (made.theta.tolist(), made.name) == ([1.0, 1.0], None)
+    assert taken("state", [1, 2], [3, 4]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("steps", [-1, 2**62, True, 1.0, "1", None, [1], np.int64(1)]),
+        ("scale", [math.nan, math.inf, -math.inf, True, "0.5", None, np.zeros(())]),
+        ("done", [0, 1, None, "False"]),
+        ("name", [None, 1, b"a"]),
+        ("none", [0, "", False]),
+        ("theta", [np.ones(3), np.ones((2, 1)), np.ones(2, int), np.ones(2, "f4"), [1.0, 1.0], np.array([0, np.nan])]),
+        ("pair", [[4], [4, 5, 6], (4, 5), {"0": 4, "1": 5}, None, [4.5, 5], np.array([4, 5])]),
+    ],
+)
+def test_what_is_of_another_type_is_refused_and_named(name: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=rf"state\.{name}"):
+            taken("state", {**GOOD, name: value}, LIKE)
+    with pytest.raises(ValueError, match="must hold the entries"):
+        taken("state", {key: value for key, value in GOOD.items() if key != name}, LIKE)
+
+
+@pytest.mark.parametrize("saved", [7, None, "steps", [3], GOOD | {"more": 1}, {}, {1: 2}])
+@pytest.mark.parametrize("like", [LIKE, Both(np.zeros(2))])
+def test_what_is_no_such_tree_is_refused(saved: Any, like: Any) -> None:
+    with pytest.raises(ValueError, match="state must hold the entries"):
+        taken("state", saved, like)
+
+
+def file_of(document: str, payload: bytes = b"", *, magic: bytes = MAGIC, length: int | None = None) -> bytes:
+    text = document.encode()
+    body = magic + (len(text) if length is None else length).to_bytes(8, "big") + text + payload
+    return body + sha256(body).digest()
+
+
+def nested(depth: int) -> str:
+    return '{"a": ' * depth + "1" + "}" * depth
+
+
+ONE = bytes(np.ones(1).tobytes())
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (file_of("{}", magic=b"dpkit-state 1\n"), "not a state file of format 2"),
+        (file_of("{}")[:53], "not a state file of format 2"),
+        (b"", "not a state file of format 2"),
+        (file_of('{"a": 1}')[:-1] + b"\0", "checksum"),
+        (file_of("{}", length=3), "longer than the file"),
+        (file_of('{"a": 1}', length=2**63), "longer than the file"),
+        (file_of('{"a": 1}', length=7), "cannot be read"),
+        (file_of('{"a": 1}', ONE), "all of its bytes"),
+        (file_of("[1]"), "all of its bytes"),
+        (file_of('{"a": NaN}'), "NaN is no value"),
+        (file_of("[" * 10**5), "cannot be read|too deep"),
+        (file_of(nested(21)), "too deep"),
+        (file_of('{"a": "%s"}' % ("x" * (2**16 + 1))), "at most 65536 characters"),
+        (file_of('{"a": {"__array__": ["f8", [1], 1]}}', b"\0" + ONE), "where the last one ends"),
+        (file_of('{"a": {"__array__": ["f8", [1], 0]}, "b": {"__array__": ["f8", [1], 0]}}', ONE), "where the last"),
+        (file_of('{"a": {"__array__": ["f8", [2], 0]}}', ONE), "within the file"),
+        (file_of('{"a": {"__array__": ["f8", [1], 0]}}', ONE[:-1]), "within the file"),
+        (file_of('{"a": {"__array__": ["f8", [1], false]}}', ONE), "where the last one ends"),
+        (file_of('{"a": {"__array__": ["f8", [1], 0.0]}}', ONE), "where the last one ends"),
+        (file_of('{"a": {"__array__": ["f4", [1], 0]}}', ONE), "must be"),
+        (file_of('{"a": {"__array__": ["f8", 1, 0]}}', ONE), "must be"),
+        (file_of('{"a": {"__array__": ["f8", [1], 0], "b": 1}}', ONE), "must be"),
+        (file_of('{"a": {"__array__": ["f8", [-1], 0]}}', ONE), "must have a shape"),
+        (file_of('{"a": {"__array__": ["f8", [true], 0]}}', ONE), "must have a shape"),
+        (file_of(f'{{"a": {{"__array__": ["f8", [0, {2**40}], 0]}}}}'), "must have a shape"),
+        (file_of('{"a": {"__array__": ["f8", [1, 1, 1, 1, 1, 1, 1, 1, 1], 0]}}', ONE), "must have a shape"),
+        (file_of('{"a": {"__array__": ["b1", [8], 0]}}', ONE), "zeros and ones"),
+        (file_of('{"a": {"__float__": "nan"}}'), "must be finite, 'inf' or '-inf'"),
+    ],
+)
+def test_files_that_say_something_else_are_refused(data: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        decode(data)
+
+
+def test_what_is_just_allowed_is_read() -> None:
+    assert decode(file_of("{}")) == {}
+    assert decode(file_of(nested(20)))["a"]["a"]["a"] != 1
+    assert decode(file_of('{"a": "%s"}' % ("x" * 2**16))) == {"a": "x" * 2**16}
+    assert decode(file_of('{"a": Infinity, "b": {"__float__": "-inf"}}')) == {"a": math.inf, "b": -math.inf}
+    document = '{"a": {"__array__": ["f8", [1, 1, 1, 1, 1, 1, 1, 1], 0]}, "b": {"__array__": ["i8", [0, %d], 8]}}'
+    found = decode(file_of(document % (2**40 - 1), ONE))
+    assert (found["a"].shape, found["b"].shape) == ((1,) * 8, (0, 2**40 - 1))
+    found["a"][:] = 2.0  # an array of one's own
+    tree = {"a": [np.arange(3), np.array([True, False])], "b": {"c": 0.1, "d": None, "e": [1, "x"]}}
+    again = decode(encode(tree))
+    assert (again["a"][0].tolist(), again["a"][1].tolist(), again["b"]) == ([0, 1, 2], [True, False], tree["b"])
 
 
 def with_hashes(hashes: list[int], marks: list[int] | None = None, batch: int = 0) -> Registry:
