@@ -141,7 +141,7 @@ def curve(release: Release, orders: Array) -> Array:
                 total = total + counts @ _laplace(thetas[:, None], orders)
             return np.asarray(total)
         case Parallel(branches=branches):
-            return np.asarray(np.max([curve(branch, orders) for branch in branches], axis=0, initial=0.0))
+            return np.asarray(np.max([np.zeros(orders.size), *(curve(branch, orders) for branch in branches)], axis=0))
     if isinstance(release, Own):
         with suppress(UnsupportedRelease):
             return np.asarray(release.renyi(orders), dtype=np.float64)

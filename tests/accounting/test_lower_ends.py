@@ -233,6 +233,20 @@ def test_next_to_the_total_variation_no_lower_end_is_made_up(release: Release, s
     assert lower_epsilon(release, level) <= float(epsilon(release, level)) < 0.01
 
 
+@pytest.mark.parametrize("level", [1e-6, 0.3])
+def test_branches_of_which_there_are_none_tell_nothing(level: float) -> None:
+    assert (*accounting.bound(parallel(), level), lower_epsilon(parallel(), level)) == (0.0, 0.0, 0.0)
+    assert accounting.rdp(parallel(), [1.5, 30.0]).tolist() == [0.0, 0.0]
+    assert accounting.rdp(parallel() + Laplace(2.0), [3.0]) == accounting.rdp(Laplace(2.0), [3.0])
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known:UserWarning")
+def test_where_there_are_too_many_branches_to_try_none_is_claimed_to_cost_anything() -> None:
+    many = 10 * parallel(*(Laplace(1e5 + z) for z in range(8)))
+    lower, upper = accounting.bound(many, 1e-9)
+    assert 0 == lower < upper < 1e-3
+
+
 @pytest.mark.parametrize("rate", [1.0, 0.3])
 @pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace"])
 @pytest.mark.parametrize("eps", [0.3, 2.0, 6.0])
