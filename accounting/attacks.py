@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,12 +28,9 @@ from numpy.typing import ArrayLike
 from accounting.arrays import Array
 from accounting.checks import fraction
 from accounting.errors import UnsupportedRelease
-from accounting.printed import as_html, axes_of
+from accounting.printed import as_html, axes_of, written
 from accounting.releases.base import Release, check_release
 from accounting.totals import delta, epsilon
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["Attacker", "attacker"]
 
@@ -103,9 +100,21 @@ class Attacker:
             ],
         }
 
-    def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
-        """Draw the largest true-positive rate over the false-positive rate (needs matplotlib)."""
-        axes = axes_of(ax, "Attacker.plot")
+    def plot(self, target: Any = None, label: str | None = None) -> Any:
+        """Draw the largest true-positive rate over the false-positive rate (needs matplotlib).
+
+        Parameters
+        ----------
+        target : path, matplotlib Axes or None
+            An image file to write (the suffix is its format), axes to draw on, or by default a new figure.
+        label : str, optional
+            Of the curve.
+
+        Returns
+        -------
+        matplotlib Axes, or the path
+        """
+        axes = axes_of(target, "Attacker.plot")
         rates = np.geomspace(1e-4, 1.0, 400)
         if not axes.lines:
             axes.plot(rates, rates, color="0.7", linewidth=1, label="guessing")
@@ -113,7 +122,7 @@ class Attacker:
         axes.set(xscale="log", xlim=(1e-4, 1), ylim=(0, 1.02))
         axes.set(xlabel="false-positive rate", ylabel="true-positive rate, at most")
         axes.legend(loc="upper left", fontsize="small")
-        return axes
+        return written(axes, target)
 
     def __str__(self) -> str:
         return self.in_words()

@@ -9,13 +9,15 @@ uniform  0.5
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["as_html", "as_text", "axes_of", "parameter_cells"]
+__all__ = ["as_html", "as_text", "axes_of", "parameter_cells", "written"]
 
 # characters of a cell that stay on one line
 _WIDEST = 80
@@ -59,10 +61,39 @@ def parameter_cells(values: Mapping[str, object]) -> list[list[str]]:
     return [["parameter", "value"], *([name, str(value)] for name, value in values.items())]
 
 
-def axes_of(ax: Axes | None, asked_by: str) -> Axes:
-    """Where to draw: on given axes, or on new ones; a refusal names who asked."""
+def axes_of(target: Any, asked_by: str, new: Callable[[], Axes] | None = None) -> Axes:
+    """Where a method ``plot(target)`` draws: on given axes, or on new ones for a file, or for nobody in particular.
+
+    Parameters
+    ----------
+    target : path, matplotlib Axes or None
+    asked_by : str
+        Who is named in a refusal.
+    new : callable, optional
+        Makes axes where there is no target, by default pyplot's.
+    """
     try:
-        import matplotlib.pyplot as plt
+        from matplotlib.axes import Axes
+        from matplotlib.figure import Figure
     except ImportError:
         raise ImportError(f"{asked_by} needs matplotlib: pip install matplotlib") from None
-    return plt.subplots()[1] if ax is None else ax
+    if isinstance(target, Axes):
+        return target
+    if target is None and new is None:
+        import matplotlib.pyplot as plt
+
+        axes: Axes = plt.subplots()[1]
+        return axes
+    if target is None or isinstance(target, (str, PathLike)):
+        # for a file a figure that no window shows, and that is gone when it is written
+        return new() if new is not None else Figure(layout="constrained").add_subplot()
+    raise TypeError(f"target must be a path, matplotlib axes or None, got a {type(target).__name__}")
+
+
+def written(axes: Axes, target: Any) -> Any:
+    """The axes; or, where the target is a path, the path of the image that is written there."""
+    if not isinstance(target, (str, PathLike)):
+        return axes
+    figure: Any = axes.figure
+    figure.savefig(target)
+    return Path(target)

@@ -20,12 +20,11 @@ from accounting.compose.pairs import sides
 from accounting.compose.pld import answers, delta_of, epsilon_of
 from accounting.errors import UnsupportedRelease
 from accounting.loss.grid import GridPair
-from accounting.printed import as_html, axes_of
+from accounting.printed import as_html, axes_of, written
 from accounting.releases.base import Own, Release, parallel
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-    from matplotlib.axes import Axes
 
 __all__ = ["PLD", "proved_trade_off"]
 
@@ -113,9 +112,19 @@ class PLD:
             raise ValueError(f"alphas must lie in [0, 1], got alphas={alphas!r}")
         return proved_trade_off(*self._curve, type_one)
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the trade-off curve (needs matplotlib), and the line of what tells nothing."""
-        axes = axes_of(ax, "PLD.plot")
+    def plot(self, target: Any = None) -> Any:
+        """Draw the trade-off curve (needs matplotlib), and the line of what tells nothing.
+
+        Parameters
+        ----------
+        target : path, matplotlib Axes or None
+            An image file to write (the suffix is its format), axes to draw on, or by default a new figure.
+
+        Returns
+        -------
+        matplotlib Axes, or the path
+        """
+        axes = axes_of(target, "PLD.plot")
         at = np.linspace(0.0, 1.0, 400) ** 2
         if not axes.lines:
             axes.plot([0, 1], [1, 0], color="0.7", linewidth=1, label="nothing is told")
@@ -123,7 +132,7 @@ class PLD:
         axes.plot(at, self.trade_off(at), label=text if len(text) <= 40 else f"{text[:39]}…")
         axes.set(xlabel="type I error", ylabel="type II error", xlim=(0, 1), ylim=(0, 1), aspect="equal")
         axes.legend(loc="upper right", fontsize="x-small")
-        return axes
+        return written(axes, target)
 
     # ------------------------------------------------------------------------------------------------ stored, shared
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accounting.printed import axes_of, written
 from accounting.text import printable
 from dpbandits._extras import need
 
@@ -149,10 +149,10 @@ def drawn(results: ExperimentResults, target: Any) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
-    ax = target
-    if target is None or isinstance(target, (str, Path)):
-        figure = Figure(figsize=(7.2, 4.4), dpi=150, layout="constrained")
-        ax = figure.subplots()
+    def new() -> Any:
+        return Figure(figsize=(7.2, 4.4), dpi=150, layout="constrained").subplots()
+
+    ax: Any = axes_of(target, "plotting", new)
     shown = []
     for k, (arm, path) in enumerate(results.history().items()):
         colour = _COLOURS[k % len(_COLOURS)]
@@ -167,7 +167,4 @@ def drawn(results: ExperimentResults, target: Any) -> Any:
     ax.set_xlabel("decisions")
     ax.set_ylabel("mean, and its interval at all times")
     ax.set_title(results.verdict, fontsize=10, wrap=True)
-    if isinstance(target, (str, Path)):
-        ax.figure.savefig(target)
-        return Path(target)
-    return ax
+    return written(ax, target)

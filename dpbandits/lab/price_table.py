@@ -238,8 +238,8 @@ class PriceTable:
         Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
         return Path(path)
 
-    def plot(self, target: Any) -> Any:
-        """The price against ε, a line for each unit, into an image file or on matplotlib's axes."""
+    def plot(self, target: Any = None) -> Any:
+        """The price against ε, a line for each unit, into an image file, on matplotlib's axes, or in a new figure."""
         return draw_prices(self, target)
 
 

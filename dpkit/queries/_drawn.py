@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from accounting.printed import axes_of
 from accounting.text import printable
 
 if TYPE_CHECKING:
@@ -74,17 +75,20 @@ def _at(ends: Any, i: int) -> Any:
     return ends[i] if np.ndim(ends) else ends
 
 
-def plotted(answer: Answer, ax: Axes | None, confidence: float) -> Axes:
+def plotted(answer: Answer, target: Any, confidence: float) -> Axes:
     """The entries from the top down, with their intervals; what says nothing is drawn pale."""
     if answer.ranked:
         raise ValueError(f"{answer.query} names winners and has no values to draw: ask count(groups=..., keys=winners)")
     between = " to " if answer.columns == ("from", "to") else ", "
     keys = [""] if answer.keys is None else [between.join(key_parts(answer, key)) for key in answer.keys]
-    if ax is None:
+
+    def new() -> Any:
         from matplotlib.figure import Figure
 
-        figure = _figure() or Figure
-        ax = figure(figsize=(6.4, 1.2 + 0.32 * min(len(keys), 60)), layout="constrained").add_subplot()
+        figure: Any = (None if target is not None else _figure()) or Figure
+        return figure(figsize=(6.4, 1.2 + 0.32 * min(len(keys), 60)), layout="constrained").add_subplot()
+
+    ax = axes_of(target, "Answer.plot", new)
     if not keys:
         ax.set_title(f"{answer.query}: no group is large enough to be shown", loc="left", fontsize="medium")
         ax.set_axis_off()

@@ -11,10 +11,10 @@ import numpy as np
 
 from accounting import Budget, PureDP, Release
 from accounting.checks import fraction
+from accounting.printed import written
 from dpkit.queries._drawn import as_html, key_parts, parted, plotted, shown
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 __all__ = ["Answer"]
@@ -225,9 +225,21 @@ class Answer:
         frame.attrs = {"query": self.query, "uses": self.uses, "cost": self.price, "confidence": confidence}
         return frame
 
-    def plot(self, ax: Axes | None = None, *, confidence: float = 0.95) -> Axes:
-        """Draw the entries as points with their intervals, on axes of matplotlib, by default new ones; returns them."""
-        return plotted(self, ax, confidence)
+    def plot(self, target: Any = None, *, confidence: float = 0.95) -> Any:
+        """Draw the entries as points with their intervals (needs matplotlib).
+
+        Parameters
+        ----------
+        target : path, matplotlib Axes or None
+            An image file to write (the suffix is its format), axes to draw on, or by default a new figure.
+        confidence : float
+            Of the intervals.
+
+        Returns
+        -------
+        matplotlib Axes, or the path
+        """
+        return written(plotted(self, target, confidence), target)
 
     @property
     def price(self) -> str:

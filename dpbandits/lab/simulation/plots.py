@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import choice
+from accounting.printed import axes_of
 from dpbandits._extras import need
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def draw(
     metric: Metric | None = None,
     band: Literal["95%", "se"] = "95%",
 ) -> Any:
-    """Draw one panel on the axes ``target``, or the panels side by side into the file ``target``.
+    """Draw one panel on the axes ``target``, or the panels side by side into the file ``target`` or a new figure.
 
     Returns
     -------
@@ -66,17 +68,27 @@ def draw(
 
 
 def _figure(target: Any, panels: Sequence[Callable[[Any], None]], size: Any, caption: str, width: int) -> Any:
-    """The axes ``target`` with the panels; or the path of a new image of them, side by side over a caption."""
+    """The axes ``target`` with the panels; or the path of a new image of them, side by side over a caption.
+
+    Without a target the image is a new figure of pyplot, and its axes are returned, several in a tuple.
+    """
     need("matplotlib", "plotting")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    if not isinstance(target, (str, Path)):
-        for panel in panels:
-            panel(target)
+    if target is not None and not isinstance(target, (str, PathLike)):
+        if len(panels) > 1:
+            raise ValueError(f"target must be a path or None for {len(panels)} plots side by side, got axes for one")
+        axes_of(target, "plot")
+        panels[0](target)
         return target
     with rc_context(STYLE):
-        figure = Figure(figsize=size, dpi=150, layout="constrained")
+        make: Any = Figure
+        if target is None:
+            import matplotlib.pyplot as plt
+
+            make = plt.figure
+        figure = make(figsize=size, dpi=150, layout="constrained")
         widths = (1.25, 1) if len(panels) == 2 else None
         axes = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
         for panel, ax in zip(panels, axes, strict=True):
@@ -86,6 +98,8 @@ def _figure(target: Any, panels: Sequence[Callable[[Any], None]], size: Any, cap
         engine: Any = figure.get_layout_engine()
         engine.set(rect=(0.01, below, 0.98, 0.98 - below), wspace=0.04)
         figure.text(0.02, 0.02, "\n".join(lines), fontsize=8, color=_GREY)
+        if target is None:
+            return axes[0] if len(axes) == 1 else tuple(axes)
         figure.savefig(target)
     return Path(target)
 

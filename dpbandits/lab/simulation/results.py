@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -174,21 +175,27 @@ class Results:
 
     # ----------------------------------------------------------------------------------------------- plots
 
-    def plot_time(self, target: Any, metric: Metric | None = None, *, band: Literal["95%", "se"] = "95%") -> Any:
+    def plot_time(self, target: Any = None, metric: Metric | None = None, *, band: Literal["95%", "se"] = "95%") -> Any:
         """Regret, or mean reward so far, against rounds, with a band over seeds.
 
         Parameters
         ----------
-        target : path or matplotlib Axes
-            An image file to write (the suffix is its format), or axes to draw on.
+        target : path, matplotlib Axes or None
+            An image file to write (the suffix is its format), axes to draw on, or by default a new figure.
         metric : {"regret", "reward"}, optional
             By default regret where it is known.
         band : {"95%", "se"}
             The 95 % confidence interval of the mean over seeds (Student's t), or ± one standard error.
+
+        Returns
+        -------
+        matplotlib Axes, or the path
         """
         return plots.draw(self, target, ("time",), metric, band)
 
-    def plot_epsilon(self, target: Any, metric: Metric | None = None, *, band: Literal["95%", "se"] = "95%") -> Any:
+    def plot_epsilon(
+        self, target: Any = None, metric: Metric | None = None, *, band: Literal["95%", "se"] = "95%"
+    ) -> Any:
         """Final regret or mean reward against ε; policies that are not private are horizontal lines.
 
         The parameters are those of :meth:`plot_time`.
@@ -200,10 +207,14 @@ class Results:
         """
         return plots.draw(self, target, ("epsilon",), metric, band)
 
-    def plot(self, path: str | Path, metric: Metric | None = None, *, band: Literal["95%", "se"] = "95%") -> Any:
-        """Both plots side by side in one image file (the first alone if no policy is private)."""
+    def plot(self, target: Any = None, metric: Metric | None = None, *, band: Literal["95%", "se"] = "95%") -> Any:
+        """Both plots side by side in an image file or a new figure; on axes, or if nothing is private, the first.
+
+        The parameters are those of :meth:`plot_time`. Of a new figure with both plots both axes are returned.
+        """
         private = any(math.isfinite(run.privacy.epsilon) for run in self.runs)
-        return plots.draw(self, path, ("time", "epsilon") if private else ("time",), metric, band)
+        both = private and (target is None or isinstance(target, (str, PathLike)))
+        return plots.draw(self, target, ("time", "epsilon") if both else ("time",), metric, band)
 
 
 def with_error(mean: float, error: float) -> str:
