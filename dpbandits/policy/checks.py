@@ -16,6 +16,7 @@ from accounting.checks import integer
 from dpkit.models.links import Link
 
 __all__ = [
+    "NORM_TOLERANCE",
     "checked_base_rate",
     "checked_budget",
     "checked_range",
@@ -24,6 +25,7 @@ __all__ = [
     "checked_row",
     "each_of",
     "finite_rewards",
+    "length_text",
     "real_array",
     "real_number",
     "refuse_unknown",
@@ -41,8 +43,10 @@ _LARGEST_EPSILON = 1e4
 _MOST_ROUNDS = 2**31
 # squares of rewards, and of what is divided by them, must be numbers
 _LARGEST = 1e100
-# rows whose norm passes 1 by rounding only are scaled back, so that a sensitivity computed for norm 1 holds
-_NORM_TOLERANCE = 1e-9
+# rows whose norm passes 1 by rounding only, also of float32, are scaled back, so that a sensitivity for norm 1 holds
+NORM_TOLERANCE = 1e-6
+# below 1 by so much, squares are at most 1 however they are added up
+_SURELY = 1e-9
 # one spare rounding step, so that scaled rows are at most 1 and not just about 1
 _SPARE = 1 + 2.0**-50
 # the products of rows; numpy 1 has a slower way only
@@ -103,14 +107,25 @@ def unit_rows(arms: ArrayLike | None, dim: int) -> Array:
     if not largest <= 1.0:  # also true for NaN
         if not np.isfinite(X).all():
             raise ValueError(f"arms must be finite, got {X[~np.isfinite(X)][0]} in row {_bad_row(X)}")
-        if largest > (1.0 + _NORM_TOLERANCE) ** 2:
-            row = int(squares.argmax())
+        if largest > (1.0 + NORM_TOLERANCE) ** 2:
+            row, length = int(squares.argmax()), length_text(math.sqrt(largest))
             raise ValueError(
-                f"arms must have norm at most 1, got norm {math.sqrt(largest):.6g} in row {row}: scale them by public "
-                "bounds, as dpkit.features.PublicScaler does"
+                f"arms must have norm at most 1, got norm {length} in row {row}: scale them by public bounds, as "
+                "dpkit.features.PublicScaler does"
             )
         X = X / np.maximum(1.0, np.sqrt(squares) * _SPARE)[:, None]
     return X
+
+
+def length_text(length: float) -> str:
+    """A length that is too large, so that one sees by how much.
+
+    Examples
+    --------
+    >>> length_text(3.25), length_text(1.0000025)
+    ('3.25', '1 + 2.5e-06')
+    """
+    return f"1 + {length - 1.0:.2g}" if length - 1.0 < 1e-3 else f"{length:.6g}"
 
 
 def unit_stack(arms: Array, dim: int) -> Array | None:
@@ -124,11 +139,11 @@ def unit_stack(arms: Array, dim: int) -> Array | None:
     if arms.ndim != 3 or arms.shape[2] != dim or not arms.shape[1]:
         return None
     squares = np.einsum("nkd,nkd->nk", arms, arms)
-    if squares.max(initial=0.0) <= 1.0 - _NORM_TOLERANCE:
+    if squares.max(initial=0.0) <= 1.0 - _SURELY:
         return arms
     squares = _squares(arms)  # to the last digit as one set's are
     largest = squares.max()  # NaN, if there is one
-    if not largest <= (1.0 + _NORM_TOLERANCE) ** 2:
+    if not largest <= (1.0 + NORM_TOLERANCE) ** 2:
         return None
     if largest <= 1.0:
         return arms

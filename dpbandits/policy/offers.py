@@ -32,13 +32,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.arrays import Array
-from dpbandits.policy.checks import real_array, unit_picks, unit_row, unit_rows, unit_stack
+from dpbandits.policy.checks import (
+    NORM_TOLERANCE,
+    length_text,
+    real_array,
+    unit_picks,
+    unit_row,
+    unit_rows,
+    unit_stack,
+)
 from dpkit.states.entries import conform
 
 __all__ = ["BALL", "CUBE", "NOTHING", "ROWS", "Offer", "PublicArms"]
 
 # public arms are the same if no entry differs by more
-_SAME = 1e-9
+_SAME = 1e-6
+# of a norm, by rounding in float64
+_LAST_DIGITS = 1e-9
 
 
 class Offer(Protocol):
@@ -131,9 +141,12 @@ class _Ball(_Rows):
             raise ValueError(f"context must be finite, got {z[~np.isfinite(z)][0]}")
         with np.errstate(over="ignore"):  # what is so long is refused
             length = float(np.linalg.norm(z))
-        if length > 1.0 + 1e-9:
-            raise ValueError(f"context must have norm at most 1, got norm {length:.6g}: scale it by a public number")
-        return z
+        if length > 1.0 + NORM_TOLERANCE:
+            raise ValueError(
+                f"context must have norm at most 1, got norm {length_text(length)}: scale it by a public number"
+            )
+        # what passes 1 by the last digits of float64 is scaled back where it is kept, by those of float32 here already
+        return z if length <= 1.0 + _LAST_DIGITS else unit_row(z)
 
     def chosen(self, offered: Array, index: int) -> Array:
         # one whose norm passes 1 by rounding, or that was changed meanwhile, is scaled back
@@ -143,7 +156,7 @@ class _Ball(_Rows):
         if offered.ndim != 2 or offered.shape[1] != dim:
             return None
         # also false for NaN
-        return offered if (np.einsum("nd,nd->n", offered, offered) <= 1.0 + 1e-9).all() else None
+        return offered if (np.einsum("nd,nd->n", offered, offered) <= 1.0 + _LAST_DIGITS).all() else None
 
     def chosen_many(self, offered: Array, picks: NDArray[np.int64]) -> Array | Sequence[Array] | None:
         return unit_picks(offered.copy())

@@ -120,7 +120,7 @@ def test_arms_may_be_left_out_and_offered_in_part_and_in_any_order():
         (np.eye(3), r"arms must have shape \(K, 2\) with K >= 1, got shape \(3, 3\)"),
         (np.zeros((0, 2)), r"arms must have shape \(K, 2\)"),
         ([[np.nan, 0.0]], "arms must be finite"),
-        (CIRCLE + [[1e-6, 0.0]] * 6, "arms must have norm at most 1"),
+        (CIRCLE + [[2e-6, 0.0]] * 6, "arms must have norm at most 1"),
         (-CIRCLE[:2], r"arms must be among the 6 that the policy was made with, got row 0, which is none of them"),
         (
             [CIRCLE[3], [0.5, 0.5]],
