@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from functools import partial
@@ -70,7 +71,10 @@ def evaluate(
 
     dpbandits evaluate clicks.csv --reward click --probability propensity --arm item
 
-    Rows: the policy that was logged, a uniform choice, "always this arm" for the most frequent arms, every --target.
+    Rows: the policy that was logged, a uniform choice, "always this arm" for the most frequent arms, every --target. A
+    row is marked by ! where the log does not hold all that its policy chooses; its interval says how much that leaves
+    open.
+
     Without --epsilon the values are computed from the raw log, and as confidential as it; which arms are the most
     frequent is always read from the log, so name them by --target columns where that is private.
     """
@@ -106,6 +110,11 @@ def evaluate(
         rows = _released(log, valued, how, (ledger, witness), label, confidence)
         size = "released with noise"
         note = f"All values together cost ε = {epsilon:g}, δ = {delta:g} per {unit}, added or removed."
+        if method == "ips":
+            note += (
+                "\nNot checked: whether the log holds what these policies choose, which --method snips tells by the "
+                "sums that it releases. Where they choose what was hardly ever logged, the values are wrong."
+            )
     shown = {"rows": rows, "method": method, "confidence": confidence, "private": epsilon is not None}
     with paid_for(lambda: json.dumps(shown)):
         if as_json:
@@ -151,15 +160,17 @@ def _raw(
     more: dict[str, Any] = {"largest_weight": largest_weight, "persons": log.persons}
     rows = []
     for name, pi, law in valued:
-        if model is not None and law is not None:
-            laws = np.broadcast_to(law, model.shape)
-            found = doubly_robust(log.rewards, log.probabilities, laws, chosen=log.chosen, model=model, **more)
-        else:
-            estimator = ips if method == "ips" or name == "as logged" else snips
-            found = estimator(log.rewards, log.probabilities, pi, **more)
+        with warnings.catch_warnings():  # they are printed beside their rows
+            warnings.simplefilter("ignore", UserWarning)
+            if model is not None and law is not None:
+                laws = np.broadcast_to(law, model.shape)
+                found = doubly_robust(log.rewards, log.probabilities, laws, chosen=log.chosen, model=model, **more)
+            else:
+                estimator = ips if method == "ips" or name == "as logged" else snips
+                found = estimator(log.rewards, log.probabilities, pi, **more)
         low, high = found.interval(confidence)
         row = {"policy": name, "value": found.value, "low": low, "high": high, "effective_rows": found.effective_rows}
-        rows.append(row)
+        rows.append(row | {"support": found.support.share, "warning": str(found.support) or None})
     return rows
 
 
@@ -217,22 +228,78 @@ def _released(
                 value.stop()
     for (name, *_), answer in zip(valued, answers, strict=True):
         low, high = answer.interval(confidence, sampling=True)
-        rows.append({"policy": name, "value": answer.value, "low": low, "high": high, "cost": repr(answer.cost)})
+        row = {"policy": name, "value": answer.value, "low": low, "high": high, "cost": repr(answer.cost)}
+        known = how["method"] != "snips" or name == "as logged"
+        rows.append(row if known else _held(row, answer, answers[0], how, confidence))
     return rows
+
+
+def _held(row: dict[str, Any], answer: Any, logged: Any, how: dict[str, Any], confidence: float) -> dict[str, Any]:
+    """How much of a target the log holds, by sums that were released: that of the weights, over the number of rows.
+
+    Nothing but the two noisy sums is looked at, so that nothing more is spent. Weights in [0, M] with a mean of at most
+    1 have a variance of at most M. Where 1 is out of reach, what is missing may have paid any reward.
+    """
+    from scipy.special import ndtri
+
+    from dpbandits.lab.evaluate.support import REMEDY
+
+    M, (least, most) = how["largest_weight"], how["reward_range"]
+    count = max(float(logged.counted), 1.0)
+    share = M * float(answer.counted) / count
+    sampling = math.sqrt(M * (how["max_contributions"] or 1) / count)
+    reach = float(ndtri((1 + confidence) / 2)) * math.hypot(
+        M * answer.counted_std / count, share * logged.counted_std / count, sampling
+    )
+    row |= {"support": share, "support_reach": reach, "warning": None}
+    if abs(share - 1) > reach:
+        lost = min(1.0, max(0.0, 1 - share + reach)) if share < 1 else 1.0
+        row["low"] += lost * (least - row["low"])
+        row["high"] += lost * (most - row["high"])
+        row["warning"] = (
+            f"by what was released, and with weights up to {M:g}, the log holds {_holds(share)} ± {_holds(reach)} of "
+            f"this target, and should hold all; the interval is as wide as that leaves it open. {REMEDY}"
+        )
+    return row
 
 
 def _print(title: str, rows: Sequence[dict[str, Any]], confidence: float, note: str) -> None:
     from rich.text import Text
 
     from dpbandits.cli.report import console, tabled
+    from dpbandits.lab.evaluate.support import REMEDY
 
-    raw = "effective_rows" in rows[0]
+    raw, warned = "effective_rows" in rows[0], [row for row in rows if row.get("warning")]
+    held = bool(warned) or any("support_reach" in row for row in rows)
     columns: dict[str, Literal["left", "right"]] = {"policy": "left", "mean reward": "right"}
     columns |= {f"{confidence:.3g} interval": "left", **({"worth rows": "right"} if raw else {})}
+    columns |= {"log holds": "right"} if held else {}
     cells = []
     for row in rows:
         worth = [f"{row['effective_rows']:,.0f}"] if raw else []
+        if held and "support" in row:
+            reach = f" ± {_holds(row['support_reach'])}" if "support_reach" in row else ""
+            worth.append(f"{_holds(row['support'])}{reach}{' !' if row['warning'] else ''}")
+        elif held:
+            worth.append("")
         cells.append([row["policy"], f"{row['value']:.4f}", f"[{row['low']:.4f}, {row['high']:.4f}]", *worth])
     say = console().print
     say(Text(title), tabled(columns, cells, broken="policy"))
+    if held:
+        say("Log holds: of each policy's choices, by the mean of the weights, which must be 100 % but for chance.")
+    missing = [row for row in warned if row["support"] < 1]
+    for row in warned:
+        if row not in missing:
+            say(f"! {row['policy']}: {row['warning']}")
+    if missing:
+        cut = "" if raw else ", or with weights that --largest-weight cuts"
+        say(
+            f"! The log has no support for the rest: it never or hardly ever made those choices{cut}, or they were not "
+            "always on offer. What they pay is unknown, and the marked intervals are as wide as that leaves them open. "
+            f"{REMEDY}."
+        )
     say(note)
+
+
+def _holds(share: float) -> str:
+    return f"{100 * max(share, 0.0):.0f} %"

@@ -52,6 +52,9 @@ class Answer:
         adding up.
     limits : (low, high) or None
         Where the value would lie whatever the data are. An interval that reaches from one to the other says nothing.
+    counted, counted_std : float or ndarray, float, or None
+        Of a mean whose number of rows is private: that number with its noise, as it was released (with weights, their
+        sum as shares of the largest), and the noise's standard deviation.
     ranked : bool
         The keys are the answer, in order, and ``value`` only their places among what was asked about.
 
@@ -85,6 +88,8 @@ class Answer:
     uses: str = ""
     limits: tuple[Any, Any] | None = None
     off_by: str = field(default="rows", repr=False)
+    counted: Any = field(default=None, repr=False)
+    counted_std: float | None = field(default=None, repr=False)
     # by how many rows any value within the limits may be off; None where that depends on a private number of rows
     rows_at_most: Any = field(default=None, repr=False)
 

@@ -32,6 +32,7 @@ variance of Σw(u − μ) by Σw·μ(1 − μ), as w² ≤ w.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,6 +142,9 @@ def averaged(task: Moment) -> Answer:
         lambda level: interval(level, True),
         (low, low + width),
     )
+    if not task.public_size:
+        # the sum of both cells, which were released: it costs nothing more
+        answer = replace(answer, counted=task.shaped(counted), counted_std=2**0.5 * law.std)
     return dated_answer(answer) if task.dated else answer
 
 

@@ -14,8 +14,12 @@ replayed on it without a model. Here
 * the model is compared with the log on three policies (:mod:`dpbandits.lab.evaluate.agreement`);
 * rewards are drawn around the model's means: 0 or 1 where the log's are, else with a residual of the log.
 
-A log is refused, with the reason, if the model differs from it by more than four standard errors and a tenth of what
-there is to gain, or if that gain is not known to a fifth. Beyond two standard errors it is told.
+A log is refused, with the reason,
+
+* if more than a tenth of its rows were logged with probability 1;
+* if its weights show that it does not hold what those three policies choose (:mod:`dpbandits.lab.evaluate.support`);
+* if the model differs from it by more than four standard errors and a tenth of what there is to gain, or if that gain
+  is not known to a fifth. Beyond two standard errors it is told.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from dpbandits.lab.evaluate.agreement import CrossFitted, liked
 from dpbandits.lab.evaluate.columns import availability, told_apart
 from dpbandits.lab.evaluate.logs import Log
 from dpbandits.lab.evaluate.reward_model import Described, described, fit, means
+from dpbandits.lab.evaluate.support import REMEDY, without_chance
 from dpbandits.lab.tables import finite_range
 from dpkit.features import PublicScaler
 
@@ -42,6 +47,8 @@ __all__ = ["ChosenLog"]
 _FOLDS = 5
 # rows that may be longer than the bound, and the share of values cut at either end of a range
 _CUT, _TAIL = 0.01, 0.005
+# the share of rows that were left no choice, beyond which a log is refused
+_SURE = 0.1
 # without features every item is a direction; a parameter has so many entries at most
 _MOST_ITEMS, _MOST_DIM = 200, 400
 # items that are all offered, and how many of more are
@@ -144,7 +151,9 @@ class ChosenLog(Named):
         X = np.zeros((n, 0)) if log.features is None else log.features[:, columns.visitor]
         firsts = np.unique(chosen, return_index=True)[1]
         Z = np.zeros((items, 0)) if log.features is None else log.features[firsts][:, columns.item]
+        _by_chance(log, items)
         self._share, there = availability(log, chosen, items)
+        self._everywhere = there == items
         self.offered = min(items, there, asked or items)
         if asked is None and self.offered > _ALL and log.features is not None:
             self.offered = _SOME
@@ -203,6 +212,7 @@ class ChosenLog(Named):
                 told, folds = moving, drifting
         self._rows, self._model = told.rows, fit(told, rewards, self._chosen, log.probabilities)
         self.means, self.agreements = folds.means, folds.agreements()
+        self._unheld = folds.unheld() if self._everywhere else None
         self._residuals = rewards - self.means
 
     def _folds(self, told: Described, rewards: Array, fold: NDArray[np.int64]) -> CrossFitted:
@@ -228,6 +238,9 @@ class ChosenLog(Named):
             gains.append(float(np.take_along_axis(q, liked(q, self._some), axis=1).mean()) - chance)
             known.append(float(np.take_along_axis(q, best, axis=1).mean()) - chance)
         gain = float(np.mean(gains))
+        if self._unheld is not None:
+            name, support = self._unheld
+            raise ValueError(f"log must hold what policies may choose, got {name}: {support}")
         random, _, choice = self.agreements
         # by the model, and by the rows that have what it likes
         spread = max(float(np.std(gains)), math.hypot(random.error, choice.error))
@@ -278,6 +291,17 @@ class ChosenLog(Named):
                 context = None if self._contexts is None else self._contexts[row]
                 person = None if persons is None else persons[row]
                 yield Round(arms, rewards[i], mean[i], context, person=person)
+
+
+def _by_chance(log: Log, items: int) -> None:
+    """Refuse a log in which too many rows were left no choice: they say nothing of any other item."""
+    share = float(np.asarray(without_chance(log.probabilities)).mean())
+    if share > _SURE:
+        raise ValueError(
+            f"log must hold choices made by chance, got probability 1 in {100 * share:.0f} % of its rows: for them no "
+            f"weight tells what any other of {items:,} items would have paid. {REMEDY}; rows in which one item alone "
+            "was on offer are to be left out"
+        )
 
 
 def _in_time(log: Log) -> bool:

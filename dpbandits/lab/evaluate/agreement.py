@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 from dpbandits.lab.evaluate.estimate import summed
 from dpbandits.lab.evaluate.reward_model import means
+from dpbandits.lab.evaluate.support import Support, supported
 
 __all__ = ["Agreement", "CrossFitted", "liked"]
 
@@ -31,6 +32,8 @@ __all__ = ["Agreement", "CrossFitted", "liked"]
 _NUMBERS = 2**21
 # effective rows, (Σw)²/Σw², below which a standard error is none
 _WORTH = 30.0
+# of a policy, that a log may lack: items come and go
+_UNHELD = 0.2
 
 
 @dataclass(frozen=True)
@@ -121,13 +124,23 @@ class CrossFitted:
         r, q = self.rewards, self.means
         return float(-(r * np.log(q) + (1 - r) * np.log1p(-q)).sum())
 
+    def unheld(self) -> tuple[str, Support] | None:
+        """The first of the three policies of which the log lacks a fifth, where every item was always there."""
+        for name, pi in zip(self._names(), self._weights, strict=True):
+            support = supported(self.probabilities, pi, pi / self.probabilities, self.persons)
+            if support.verdict != "held" and abs(1.0 - support.share) > _UNHELD:
+                return name, support
+        return None
+
+    def _names(self) -> list[str]:
+        if self.some > 1:
+            return ["a random item", f"the best {self.some} items for all", f"the model's best {self.some} items"]
+        return ["a random item", "the best item for all", "the model's choice"]
+
     def agreements(self) -> tuple[Agreement, ...]:
         """The three comparisons."""
-        names = ["a random item", "the best item for all", "the model's choice"]
-        if self.some > 1:
-            names[1:] = f"the best {self.some} items for all", f"the model's best {self.some} items"
         left, found = self.rewards - self.means, []
-        for name, model, pi in zip(names, self._model, self._weights, strict=True):
+        for name, model, pi in zip(self._names(), self._model, self._weights, strict=True):
             w, value = pi / self.probabilities, float(model.mean())
             worth = float(w.sum() ** 2 / (w**2).sum()) if w.any() else 0.0
             if worth < _WORTH:

@@ -197,11 +197,16 @@ class Log:
 
         Raises
         ------
+        TypeError
+            For a policy itself, which learns and has no law of choices that stays: give ``policy.released()``.
         ValueError
             If the log was read without what was offered, or it was offered to a policy of another kind.
         """
         if self.offered is None or self.indices is None:
             raise ValueError('the log must hold what was offered: Log.read(path, offered="arms")')
+        if not callable(getattr(policy, "probability", None)):
+            way = ": give policy.released(), what it would choose by" if hasattr(policy, "released") else ""
+            raise TypeError(f"policy must be a Released, got a {type(policy).__name__}{way}")
         pairs = zip(self.offered, self.indices.tolist(), strict=True)
         return np.array([policy.probability(arms, index) for arms, index in pairs])
 

@@ -10,6 +10,9 @@ probability π with which the policy in question (the target) would have chosen 
 * ``doubly_robust``: with a model q of the rewards, the mean of Σ_a π(a)q(a) + w·(r − q(chosen)) (Dudík, Langford & Li
   2011). Unbiased where p *or* q is right; q must not be fitted on the row itself (see ``cross_fitted``).
 
+All of them need p > 0 wherever π > 0. Where the weights say that it is not so, the estimate warns, and has an interval
+that is as wide as the log leaves it open: see ``support``.
+
 Definitions and values agree with those of Open Bandit Pipeline. Estimates are computed from raw data and are not
 private; :func:`dpbandits.lab.evaluate.private_value` releases one.
 """
@@ -23,7 +26,8 @@ from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
 from accounting.checks import integer, positive
-from dpbandits.lab.evaluate.estimate import Estimate, summed
+from dpbandits.lab.evaluate.estimate import Estimate, opened, summed
+from dpbandits.lab.evaluate.support import Support, supported, warned
 from dpbandits.policy.checks import real_array
 
 __all__ = ["checked_log", "cross_fitted", "doubly_robust", "ips", "snips", "weighted"]
@@ -56,6 +60,11 @@ def ips(
     ValueError
         For arrays of different lengths, values out of range or NaN, or no row.
 
+    Warns
+    -----
+    UserWarning
+        If the log does not hold all that the policy does: the estimate's ``support`` says how much, and what to do.
+
     Examples
     --------
     A fair coin chose between two items, of which the second pays twice as often:
@@ -68,7 +77,8 @@ def ips(
     """
     r, w = weighted(rewards, probabilities, target, largest_weight)
     terms = w * r
-    return summed("ips", terms, w, float(terms.mean()), persons)
+    value, support = float(terms.mean()), warned(_support(probabilities, target, persons))
+    return summed("ips", terms, w, value, persons, support, opened(support, r, value, 0.0))
 
 
 def snips(
@@ -86,6 +96,11 @@ def snips(
     ValueError
         As :func:`ips`; and where no row has a weight.
 
+    Warns
+    -----
+    UserWarning
+        As :func:`ips`.
+
     Examples
     --------
     >>> import numpy as np
@@ -99,7 +114,9 @@ def snips(
     if not total > 0:
         raise ValueError("target must be positive for at least one row, got no choice that the policy would make")
     value = float((w * r).sum()) / total
-    return summed("snips", value + w * (r - value) * (len(w) / total), w, value, persons)
+    support = warned(_support(probabilities, target, persons))
+    terms = value + w * (r - value) * (len(w) / total)
+    return summed("snips", terms, w, value, persons, support, opened(support, r, value, value))
 
 
 def doubly_robust(
@@ -125,6 +142,11 @@ def doubly_robust(
     model : array_like of shape (n, K)
         q, the reward that a model expects of every item; see :func:`cross_fitted`.
 
+    Warns
+    -----
+    UserWarning
+        As :func:`ips`: of what the log lacks the estimate has the model's word alone.
+
     Examples
     --------
     >>> doubly_robust([1, 0], [0.5, 0.5], [[1, 0], [1, 0]], chosen=[0, 1], model=[[0.6, 0.2], [0.6, 0.2]]).value
@@ -145,7 +167,8 @@ def doubly_robust(
     rows = np.arange(n)
     r, w = weighted(rewards, probabilities, pi[rows, picked], largest_weight)
     terms = (pi * q).sum(axis=1) + w * (r - q[rows, picked])
-    return summed("doubly_robust", terms, w, float(terms.mean()), persons)
+    value, support = float(terms.mean()), warned(_support(probabilities, pi[rows, picked], persons))
+    return summed("doubly_robust", terms, w, value, persons, support, opened(support, r, value, q))
 
 
 def cross_fitted(
@@ -238,6 +261,12 @@ def weighted(
         raise ValueError(f"target must be in [0, 1], got {pi[bad][0]:g} in row {_first(bad)}")
     w = pi / p
     return r, w if largest_weight is None else np.minimum(w, positive("largest_weight", largest_weight))
+
+
+def _support(probabilities: ArrayLike, target: ArrayLike, persons: Any) -> Support:
+    """How much of a target a checked log holds; by the weights themselves, also where the estimate cuts them."""
+    p, pi = real_array("probabilities", probabilities), real_array("target", target)
+    return supported(p, pi, pi / p, persons)
 
 
 def _table(name: str, values: ArrayLike) -> Array:

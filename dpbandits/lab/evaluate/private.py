@@ -43,6 +43,11 @@ def private_value(
     that much noise is added, exactly, and recorded in the ledger (see :func:`dpkit.queries.mean`). The target and the
     model must not have been fitted on this log, unless they were released privately.
 
+    Nothing here warns where the log does not hold what the target does, as :func:`dpbandits.lab.evaluate.ips` would: a
+    warning that depends on rows would be a release that nobody has paid for. What was paid for tells it with
+    ``method="snips"``: ``largest_weight * answer.counted`` is the sum of the weights with its noise
+    (``largest_weight * answer.counted_std``), and should be the number of rows. With the other methods nobody looks.
+
     Parameters
     ----------
     rewards, probabilities, target : array_like of shape (n,)

@@ -19,7 +19,8 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction
-from dpbandits.lab.evaluate.estimate import Estimate, summed
+from dpbandits.lab.evaluate.estimate import Estimate, opened, summed
+from dpbandits.lab.evaluate.support import Support, supported, warned
 from dpbandits.policy.protocol import Policy
 
 __all__ = ["LoggedRound", "rejection_replay"]
@@ -89,6 +90,12 @@ def rejection_replay(
     ValueError
         If no round agreed, or one has a probability below ``smallest_probability``.
 
+    Warns
+    -----
+    UserWarning
+        If the log does not hold uniform choices, by its probabilities: as :func:`dpbandits.lab.evaluate.ips` of a
+        uniform policy. Of rounds that show a context, how many arms there were is unknown, and nobody looks.
+
     Examples
     --------
     >>> from dpbandits.policies import GLBOMD
@@ -101,17 +108,31 @@ def rejection_replay(
     >>> 1500 < estimate.rows < 2500 and estimate.value > 0.7
     True
     """
-    agreed = np.fromiter(_agreed(policy, log, smallest_probability, np.random.default_rng(rng)), np.float64)
+    chances: list[tuple[float, float]] = []
+    rounds = _agreed(policy, log, smallest_probability, np.random.default_rng(rng), chances)
+    agreed = np.fromiter(rounds, np.float64)
     if not len(agreed):
         raise ValueError("log must have a round in which the policy chooses what was logged, got none")
-    return summed("rejection replay", agreed, np.ones(len(agreed)), float(agreed.mean()))
+    value, support = float(agreed.mean()), Support()
+    if chances:
+        p, uniform = np.array(chances).T
+        support = warned(supported(p, uniform, uniform / p))
+    ends = opened(support, agreed, value, value)
+    return summed("rejection replay", agreed, np.ones(len(agreed)), value, None, support, ends)
 
 
 def _agreed(
-    policy: Policy, log: Iterable[LoggedRound], smallest: float | None, rng: np.random.Generator
+    policy: Policy,
+    log: Iterable[LoggedRound],
+    smallest: float | None,
+    rng: np.random.Generator,
+    chances: list[tuple[float, float]],
 ) -> Iterator[float]:
+    """Rewards of rounds that agreed; ``chances`` gets the probability, and 1/K, of all in which K can be seen."""
     p_min = None if smallest is None else fraction("smallest_probability", smallest)
     for number, round in enumerate(log):
+        if round.probability is not None and np.ndim(round.arms) == 2:
+            chances.append((round.probability, 1 / len(round.arms)))
         if round.probability is not None and not _kept(round.probability, p_min, number, rng):
             continue
         decision: Any = policy.select(round.arms)

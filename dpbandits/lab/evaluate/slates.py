@@ -13,18 +13,21 @@ of a whole slate is far too small to weigh by; what a click is assumed to depend
   Interactions" (KDD 2020), RIPS without its normalisation, which would be biased by O(1/n).
 
 Both are unbiased under their model if the logging policy's probabilities are right, and positive wherever the target's
-are. Estimates are computed from raw data and are not private.
+are; where the weights say that they are not, the estimate warns (see ``support``). Estimates are computed from raw data
+and are not private.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
-from dpbandits.lab.evaluate.estimate import Estimate, summed
+from dpbandits.lab.evaluate.estimate import Estimate, opened, summed
+from dpbandits.lab.evaluate.support import Support, supported, warned
 from dpbandits.policy.checks import real_array
 
 __all__ = ["cascade_ips", "position_ips"]
@@ -77,12 +80,14 @@ def position_ips(
     r = _rewards(rewards)
     shape = r.shape if examination is None else (*r.shape, r.shape[1])
     p, pi = _chances("probabilities", probabilities, shape), _chances("target", target, shape)
+    shares = np.full(r.shape[1], 1.0 / r.shape[1])
     if examination is not None:
         q = real_array("examination", examination)
         if q.shape != r.shape[1:] or not ((q > 0) & np.isfinite(q)).all():
             raise ValueError(f"examination must be {r.shape[1]} positive numbers, one for a position, got {q}")
-        p, pi = p @ q, pi @ q
-    return _weighed("position_ips", r, p, pi, persons)
+        p, pi, shares = p @ q, pi @ q, q / q.sum()
+    # of a random position an item's weight has mean 1, by how often positions are looked at
+    return _weighed("position_ips", r, p, pi, persons, lambda w: w @ shares)
 
 
 def cascade_ips(rewards: ArrayLike, probabilities: ArrayLike, target: ArrayLike, *, persons: Any = None) -> Estimate:
@@ -113,7 +118,10 @@ def cascade_ips(rewards: ArrayLike, probabilities: ArrayLike, target: ArrayLike,
     """
     r = _rewards(rewards)
     p, pi = _chances("probabilities", probabilities, r.shape), _chances("target", target, r.shape)
-    return _weighed("cascade_ips", r, np.asarray(p.cumprod(axis=1)), np.asarray(pi.cumprod(axis=1)), persons)
+    # products down to any position have mean 1; without a probability below the last click nobody can say so
+    whole = (p > 0.0).all()
+    p, pi = np.asarray(p.cumprod(axis=1)), np.asarray(pi.cumprod(axis=1))
+    return _weighed("cascade_ips", r, p, pi, persons, (lambda w: w.mean(axis=1)) if whole else None)
 
 
 def _rewards(rewards: ArrayLike) -> Array:
@@ -132,9 +140,17 @@ def _chances(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Array:
     return found
 
 
-def _weighed(method: str, r: Array, p: Array, pi: Array, persons: Any) -> Estimate:
+def _weighed(
+    method: str, r: Array, p: Array, pi: Array, persons: Any, of_rows: Callable[[Array], Array] | None
+) -> Estimate:
     if (p[r != 0.0] == 0.0).any():
         raise ValueError("probabilities must be positive wherever there is a reward, as what was shown cannot be 0")
     w = np.divide(pi, p, out=np.zeros_like(p), where=p > 0.0)
     terms = (w * r).sum(axis=1)
-    return summed(method, terms, w.mean(axis=1), float(terms.mean()), persons)
+    value, support, k = float(terms.mean()), Support(), r.shape[1]
+    if of_rows is not None:
+        # certain where every position was shown without chance
+        sure = np.where((p == 1.0).all(axis=1), 1.0, 0.0)
+        support = warned(supported(sure, of_rows(pi), of_rows(w), persons), level=4)
+    ends = opened(support, r, value / k, 0.0)
+    return summed(method, terms, w.mean(axis=1), value, persons, support, (k * ends[0], k * ends[1]))

@@ -96,7 +96,7 @@ def test_intervals_cover(method):
 
 
 def test_the_finite_sample_interval_is_wider_and_stays_within_the_bounds():
-    r, p, pi = np.array([1.0, 0.0] * 200), np.full(400, 0.5), np.tile([1.0, 0.5], 200)
+    r, p, pi = np.array([1.0, 0.0] * 200), np.full(400, 0.5), np.tile([0.75, 0.25], 200)
     found = evaluate.ips(r, p, pi)
     low, high = found.interval(0.9, largest=(0.0, 2.0))
     normal = found.interval(0.9)
