@@ -31,7 +31,7 @@ __all__ = ["CountsFits", "KeepsLedger", "PrivateGLM", "as_a_whole", "checked_led
 # of preconditioned descent: more of them would change little but the time
 _STEPS = 24
 # stands for a ledger that stayed behind; fit refuses it, as it refuses everything that is no ledger
-_LEFT_BEHIND = "left behind when this copy was made: set_params(ledger=...) first"
+_LEFT_BEHIND = "left behind when this copy was made"
 
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
@@ -73,6 +73,12 @@ class KeepsLedger(BaseEstimator):  # type: ignore[misc]
 
 def checked_ledger(ledger: object) -> Ledger | None:
     """The ledger to spend from, or None for none."""
+    if ledger == _LEFT_BEHIND:
+        raise TypeError(
+            f"ledger must be a Ledger or None, got ledger={ledger!r}: copies that other processes make (n_jobs=) "
+            "share a ledger in a file, Ledger.create(path, budget), and none in memory, which each would count by "
+            "itself; a copy of your own takes one by set_params(ledger=...)"
+        )
     if not (ledger is None or isinstance(ledger, Ledger)):
         raise TypeError(f"ledger must be a Ledger or None, got ledger={ledger!r}")
     return ledger
