@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from accounting.checks import integer
@@ -149,14 +149,15 @@ def from_dp_accounting(event: DpEvent) -> Release:
     raise UnsupportedRelease(f"no description here covers the event {event!r}")
 
 
-def from_opacus(history: Iterable[tuple[float, float, int]]) -> Release:
-    """The description of a training run, from the ``history`` of an Opacus accountant.
+def from_opacus(history: Any) -> Release:
+    """The description of a training run, from the history of an Opacus accountant.
 
     Parameters
     ----------
-    history : iterable of (noise_multiplier, sample_rate, steps)
-        ``optimizer.accountant.history``, or ``privacy_engine.accountant.history``. It describes Poisson sampling:
-        a run that shuffled its batches instead is not what Opacus accounts for.
+    history : iterable of (noise_multiplier, sample_rate, steps), or an accountant, or a PrivacyEngine
+        ``privacy_engine.accountant.history``, or what has it: the accountant, the engine, or the accountant's
+        ``state_dict()``. It describes Poisson sampling: a run that shuffled its batches instead is not what Opacus
+        accounts for.
 
     Returns
     -------
@@ -170,9 +171,14 @@ def from_opacus(history: Iterable[tuple[float, float, int]]) -> Release:
     >>> run = from_opacus([(1.0, 0.01, 5000), (1.2, 0.01, 5000)])
     >>> epsilon(run, 1e-5) < epsilon(from_opacus([(1.0, 0.01, 10000)]), 1e-5)
     True
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no history and has none.
     """
     total: Release = Composed()
-    for entry in history:
+    for entry in _entries(history):
         try:
             noise_multiplier, rate, steps = entry
         except (TypeError, ValueError):
@@ -182,3 +188,15 @@ def from_opacus(history: Iterable[tuple[float, float, int]]) -> Release:
         step = PoissonSubsampled(Gaussian(noise_multiplier, adjacency="add_remove"), rate)
         total = total + integer("steps", steps, at_least=1) * step
     return total
+
+
+def _entries(history: Any) -> Iterable[Any]:
+    """Those of a history, or of what has one."""
+    found = getattr(history, "accountant", history)
+    found = found.get("history") if isinstance(found, Mapping) else getattr(found, "history", found)
+    if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
+        raise TypeError(
+            "history must be the .history of an Opacus accountant (privacy_engine.accountant.history), the accountant, "
+            f"or the PrivacyEngine, got {type(history).__name__}"
+        )
+    return found

@@ -8,6 +8,7 @@ import json
 import math
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -219,14 +220,26 @@ def test_an_opacus_history_is_priced_like_the_accountant_itself():
     [
         ([(1.0, 0.01)], r"\(noise_multiplier, sample_rate, steps\), got an entry \(1.0, 0.01\)"),
         ([3], "got an entry 3"),
+        ("history", r"history must be the \.history of an Opacus accountant"),
+        (SimpleNamespace(steps=3), r"privacy_engine\.accountant\.history.*got SimpleNamespace"),
+        ({"mechanism": "rdp"}, r"history must be the \.history of an Opacus accountant"),
         ([(1.0, 1.5, 10)], "rate must lie in"),
         ([(0.0, 0.1, 10)], "noise_multiplier must be positive"),
         ([(1.0, 0.1, 0)], "steps must be at least 1"),
     ],
 )
 def test_a_bad_history_is_refused(history, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         from_opacus(history)
+
+
+@pytest.mark.parametrize("kind", ["prv", "rdp", "gdp"])
+def test_an_accountant_and_whatever_holds_one_are_taken_for_its_history(kind):
+    accountants = pytest.importorskip("opacus.accountants")
+    accountant = accountants.create_accountant(kind)
+    accountant.history = [(1.0, 0.01, 600)]
+    for holder in (accountant, SimpleNamespace(accountant=accountant), accountant.state_dict()):
+        assert from_opacus(holder) == from_opacus(accountant.history)
 
 
 def test_events_need_dp_accounting(monkeypatch):
