@@ -370,6 +370,35 @@ class Ledger:
 
         return self._recorder.record(decide).row
 
+    def check_room(self, plan: Release, *, label: str = "", scope: str | None = None) -> None:
+        """Refuse a run whose parts are to be recorded one by one, and cannot all be; nothing is recorded or promised.
+
+        For whoever spends epoch by epoch: a run that must end early had better not begin. A ledger with other releases
+        may refuse a later part all the same, for its filter counts a few percent more than a list costs.
+
+        Parameters
+        ----------
+        plan : Release
+            All that is to come in the run.
+        label : str
+            What a refusal calls it.
+        scope : str, optional
+            As in :meth:`spend`.
+
+        Raises
+        ------
+        BudgetExceeded, AdjacencyMismatch, UnsupportedRelease
+            As :meth:`spend` would for all of it at once. (With other releases recorded, ``BudgetExceeded`` only if both
+            together pass the budget as a list that was fixed beforehand.)
+        """
+        check_release(plan)
+        check_text("label", label)
+        if scope is not None:
+            check_new_scope("scope", scope)
+        row = Row(0, datetime.now(UTC), label, self._inside(scope), plan, False, None, actor=self._actor)
+        with self._recorder.reading() as balance:
+            balance.check_room(row)
+
     @contextmanager
     def reserve(
         self,

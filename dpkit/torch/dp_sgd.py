@@ -173,7 +173,7 @@ def dp_sgd(
     ledger : Ledger, optional
         Charged before the first step of each epoch. One with the same budget that is still empty takes all epochs, and
         then nothing else; one that holds other releases counts by its own filter, which may end the run a few percent
-        of its ε early.
+        of its ε early. A run that costs more than what is left there, however it is counted, is not begun.
     process_group : torch.distributed.ProcessGroup, optional
         The processes that train together, by default all of them if ``torch.distributed`` is initialised. Each makes
         the same call with rows of its own, or none: no row on two ranks, and all of a person's on one. What counts
@@ -199,7 +199,7 @@ def dp_sgd(
         For a parameter out of range, arrays that are not finite, a module that cannot be run row by row, or ranks that
         differ in their model or parameters, or have the same rows. Nothing is drawn or charged.
     BudgetExceeded
-        If the ledger refuses the first reservation.
+        If the ledger has no room for all epochs, or refuses the first. Nothing is drawn or charged.
     RuntimeError
         From torch, if another rank is gone.
     ImportError
@@ -365,6 +365,8 @@ class _Run:
         """All epochs, and what they gave, also where an interrupt or the ledger ends them early."""
         last, batches, kept = self.plan.epochs, self.plan.batches, self.kept
         success = True
+        if self.ledger is not None and kept is None:  # with a checkpoint all is asked for at once
+            self.ledger.check_room(self.plan.cost(last), label=f"DP-SGD, all {last} epochs, {batches.said}")
         message = f"{last} epochs of {batches.steps} steps on {batches.said} of {batches.batch} rows in the mean"
         try:
             for epoch in range(1 if kept is None else kept.epochs + 1, last + 1):

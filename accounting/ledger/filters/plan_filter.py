@@ -43,6 +43,13 @@ class PlanFilter:
         """Take a release off the plan."""
         self._taken.add(scope, self._counts(release), count)
 
+    def left(self, scope: str | None) -> Release:
+        """What any unit that a release in this scope meets may still meet."""
+        taken = self._taken.after(scope, self._counts(Composed()))
+        nothing: Release = Composed()
+        counts = (most - count for count, most in zip(taken, self._plan.values(), strict=True))
+        return sum((max(0, n) * kind for kind, n in zip(self._plan, counts, strict=True)), start=nothing)
+
     def _counts(self, release: Release) -> NDArray[Any]:
         asked = parts(release)
         return np.array([asked.get(kind, 0) for kind in self._plan], dtype=object)

@@ -14,7 +14,7 @@ from typing import Any
 
 from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
-from accounting.errors import AdjacencyMismatch, LedgerCorrupted, UnsupportedRelease
+from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted, UnsupportedRelease
 from accounting.ledger.filters.additive_filter import AdditiveFilter
 from accounting.ledger.filters.choice import Filter, first_filter, make_filter
 from accounting.ledger.filters.plan_filter import OwnPlans, PlanFilter
@@ -36,7 +36,7 @@ from accounting.ledger.record.quotas import Quotas
 from accounting.ledger.record.refusals import is_quick, refusal
 from accounting.ledger.record.release_counts import ReleaseCounts
 from accounting.releases import Adjacency, Composed, Release, check_adjacency, common_adjacency
-from accounting.totals import epsilon
+from accounting.totals import epsilon, meets
 
 __all__ = ["Balance", "Undecided"]
 
@@ -79,15 +79,8 @@ class Balance:
             raise Undecided
         self._check_meaning(row)
         filter = self._filter_for(row.release, plan)
-        # the ledger's own budget (""), then the quotas of the scopes around the row
-        asked: list[tuple[str, Budget, Filter]] = []
-        if self.budget is not None and filter is not None:
-            own = self._plans.around(row.scope)
-            each_unit = [filter, *self._plans.within(row.scope)] if own is None else [own]
-            asked += [("", self.budget, each) for each in each_unit]
-        asked += self.quotas.around(row.scope)
         rule = filter.rule if filter is not None and self.filter is None else None
-        for of, budget, each in asked:
+        for of, budget, each in self._asked(row.scope, filter):
             total_after = None if quick else partial(self._total_after, row, of)
             verdict = each.admits(row.scope, row.release, total_after)
             if quick and not verdict:
@@ -95,10 +88,46 @@ class Balance:
             if not verdict and each is self.filter and self._may_plan(budget, row):
                 rule = Rule("plan", plan=row.release)
             elif not verdict:
-                booked = self.quotas.spent(of) if of else self.spent(row.scope)
-                recorded = self.counts.total(of or row.scope, within=bool(of))
-                raise refusal(budget, each, row, quota=of, booked=booked, recorded=recorded)
+                raise self._refusal(of, budget, each, row)
         return rule
+
+    def check_room(self, row: Row) -> None:
+        """Raise if a whole that comes in parts cannot be in here by its end, whatever else comes.
+
+        An empty ledger says so by the filter that the whole would get. One with other releases may count parts higher
+        than it must: there the whole is refused if it passes the budget as a list, together with what is recorded.
+        """
+        self._check_meaning(row)
+        filter = self._filter_for(row.release, row.release)
+        for of, budget, each in self._asked(row.scope, filter):
+            if each.admits(row.scope, row.release, partial(self._total_after, row, of)):
+                continue
+            if each is self.filter and self._may_plan(budget, row):
+                continue
+            begun = isinstance(each, AdditiveFilter) and (each is not filter or self.filter is not None)
+            if not (begun and self._fits_as_a_list(row, of, budget)):
+                raise self._refusal(of, budget, each, row)
+
+    def _asked(self, scope: str | None, filter: Filter | None) -> list[tuple[str, Budget, Filter]]:
+        """Who admits a release in a scope: the ledger's own budget (""), then the quotas of the scopes around it."""
+        asked: list[tuple[str, Budget, Filter]] = []
+        if self.budget is not None and filter is not None:
+            own = self._plans.around(scope)
+            each_unit = [filter, *self._plans.within(scope)] if own is None else [own]
+            asked += [("", self.budget, each) for each in each_unit]
+        return [*asked, *self.quotas.around(scope)]
+
+    def _refusal(self, of: str, budget: Budget, each: Filter, row: Row) -> BudgetExceeded | UnsupportedRelease:
+        booked = self.quotas.spent(of) if of else self.spent(row.scope)
+        recorded = self.counts.total(of or row.scope, within=bool(of))
+        return refusal(budget, each, row, quota=of, booked=booked, recorded=recorded)
+
+    def _fits_as_a_list(self, row: Row, of: str, budget: Budget) -> bool:
+        """Whether a release and what is recorded meet a budget, as the best accountant prices what was fixed before."""
+        try:
+            return meets(self._total_after(row, of), budget.epsilon, budget.delta)
+        except UnsupportedRelease:  # nobody can say that it does not
+            return True
 
     def _may_plan(self, budget: Budget, row: Row) -> bool:
         """Whether a release may fix a plan of its own: no unit of its scope met anything yet, and it meets the budget.

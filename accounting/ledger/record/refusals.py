@@ -13,6 +13,7 @@ from accounting.ledger.record.entry_types import Row
 from accounting.releases import (
     ZCDP,
     ApproxDP,
+    Composed,
     DiscreteGaussian,
     DiscreteLaplace,
     Gaussian,
@@ -60,8 +61,10 @@ def refusal(
     name, release = repr(row.label or "a release"), row.release
     whose = f" of the quota of {printable(quota)!r}" if quota else ""
     if not isinstance(filter, AdditiveFilter):
+        left = filter.left(row.scope)
+        rest = f", {left!r}" if left != Composed() else ": nothing is"
         return BudgetExceeded(
-            f"{name} asks for {release!r}, which is not among what is left of the plan {filter.rule.plan!r}; "
+            f"{name} asks for {release!r}, which is not among what is left of the ledger's plan{rest}; "
             f"spent {booked:.6g} of {budget.epsilon:g}"
         )
     if not filter.covers(row.scope, release):

@@ -280,14 +280,37 @@ def test_a_crash_leaves_the_epoch_spent_and_noted_as_failed():
 
 @pytest.mark.thorough
 def test_a_ledger_that_refuses_a_later_epoch_ends_the_run():
-    ledger = Ledger(Budget(1.7, 1e-5, adjacency="add_remove"))
+    """One with other releases, which fit as a list, and by the ledger's filter not to the end."""
+    ledger = Ledger(Budget(2.03, 1e-5, adjacency="add_remove"))
+    ledger.spend(Gaussian(60.0))
     fit = train(ledger=ledger)
     assert not fit.success
-    assert 1 <= len(ledger.rows()) < 3
-    assert fit.nit == 7 * len(ledger.rows())
-    assert ledger.total == fit.cost
-    assert fit.epsilon <= 1.7
+    assert 1 <= len(ledger.rows()) - 1 < 3
+    assert fit.nit == 7 * (len(ledger.rows()) - 1)
+    assert ledger.total == Gaussian(60.0) + fit.cost
+    assert fit.epsilon < 2.0
     assert "stopped after epoch" in fit.message
+
+
+def test_a_run_that_is_dearer_than_the_ledger_is_not_begun():
+    empty = Ledger(Budget(1.7, 1e-5, adjacency="add_remove"))
+    with pytest.raises(BudgetExceeded, match=r"'DP-SGD, all 3 epochs, Poisson samples' asks for .* booked 0 of 1\.7"):
+        train(ledger=empty)
+    assert not empty.rows()
+    # a plan of which another run took a part, or all
+    ledger = Ledger(BUDGET)
+    one = train(ledger=ledger, callback=interrupted_after(2)).cost.parts[0][0]
+    with pytest.raises(BudgetExceeded, match=re.escape(f"left of the ledger's plan, {7 * one!r}; spent")):
+        train(ledger=ledger)
+    assert len(ledger.rows()) == 2
+
+
+def interrupted_after(epoch):
+    def callback(state):
+        if state.epoch == epoch:
+            raise KeyboardInterrupt
+
+    return callback
 
 
 # ------------------------------------------------------------------------------------ gradients and steps
