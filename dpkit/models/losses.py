@@ -14,11 +14,14 @@ poisson   e^η − yη                                    e^η − y            
 linear    yη                                          y                                ∞           0
 ========  ==========================================  ===============================  ==========  ============
 
-Responses: logistic and probit in [0, 1], poisson nonnegative, squared, huber and linear any; where y is outside, ψ is
-what the formula says, and clipping bounds it all the same. Huber's k is the ``threshold`` (Huber 1964): the loss is the
-squared one up to there and grows linearly beyond, so that one far response pulls no harder than one at a distance of k.
-The linear loss is for online learning: with y = 1 the row is the vector of losses. It has nothing to do with the link
-of that name, whose loss is the squared one. :func:`matching_loss` makes the loss of any other link.
+Responses: logistic and probit in [0, 1], poisson nonnegative, squared, huber and linear any. The optimizers refuse
+others (``response_range``), as no such model fits them: for y = −1 the logistic loss falls without end. No claim of
+privacy rests on that: where y is outside, ψ is what the formula says, and clipping bounds it all the same.
+
+Huber's k is the ``threshold`` (Huber 1964): the loss is the squared one up to there and grows linearly beyond, so that
+one far response pulls no harder than one at a distance of k. The linear loss is for online learning: with y = 1 the row
+is the vector of losses. It has nothing to do with the link of that name, whose loss is the squared one.
+:func:`matching_loss` makes the loss of any other link.
 
 Privacy needs a bound on every row's gradient: ``clip`` scales longer ones back to that L2 norm, so the bound holds
 whatever the data are. Where no gradient is longer (‖x‖₂·|ψ| ≤ clip) it changes nothing.
@@ -55,6 +58,8 @@ class GLM:
         What bounds |ψ| and ∂ψ/∂η; infinite if nothing does.
     clip : float, optional
         The L2 norm to which longer gradients of single rows are scaled back.
+    response_range : (float, float)
+        The labels that the model allows; by default any.
 
     Examples
     --------
@@ -71,6 +76,7 @@ class GLM:
     slope_bound: float
     curvature_bound: float
     clip: float | None = None
+    response_range: tuple[float, float] = (-math.inf, math.inf)
 
     def __post_init__(self) -> None:
         if self.clip is not None:
@@ -164,7 +170,14 @@ def _matching_slope(eta: Array, y: Array, mean: Callable[[Array], Array]) -> Arr
 
 def _matching(link: Link, slope_bound: float, curvature_bound: float) -> GLM:
     loss, slope = partial(_matching_loss, integral=link.integral), partial(_matching_slope, mean=link.mean)
-    return GLM(link.name, loss, slope, slope_bound=slope_bound, curvature_bound=curvature_bound)
+    return GLM(
+        link.name,
+        loss,
+        slope,
+        slope_bound=slope_bound,
+        curvature_bound=curvature_bound,
+        response_range=link.reward_range,
+    )
 
 
 def _probit_loss(eta: Array, y: Array) -> Array:
@@ -210,7 +223,14 @@ def _huber(threshold: float) -> GLM:
 
 _LOSSES = {
     "logistic": _matching(get_link("logistic"), slope_bound=1.0, curvature_bound=0.25),
-    "probit": GLM("probit", _probit_loss, _probit_slope, slope_bound=math.inf, curvature_bound=1.0),
+    "probit": GLM(
+        "probit",
+        _probit_loss,
+        _probit_slope,
+        slope_bound=math.inf,
+        curvature_bound=1.0,
+        response_range=(0.0, 1.0),
+    ),
     "squared": GLM(
         "squared",
         lambda eta, y: 0.5 * np.square(eta - y),

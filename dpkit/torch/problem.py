@@ -65,7 +65,7 @@ def linear_problem(objective: GLM, X: Any, y: Any) -> Problem:
     rows = np.asarray(X)
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise ValueError(f"X must have shape (n, d) with d of at least 1, got X.shape={rows.shape}")
-    rows, labels = map(np.ascontiguousarray, checked_data(rows, y, rows.shape[1]))
+    rows, labels = map(np.ascontiguousarray, checked_data(rows, y, rows.shape[1], objective))
     layer = torch.nn.Linear(rows.shape[1], 1, bias=False, dtype=torch.float64)
     torch.nn.init.zeros_(layer.weight)
 

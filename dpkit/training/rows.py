@@ -32,19 +32,43 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 
-def checked_data(X: ArrayLike, y: ArrayLike, dimension: int) -> tuple[Vector, Vector]:
-    """Rows (n, d) and labels (n,), finite; n may be 0."""
+def checked_data(X: ArrayLike, y: ArrayLike, dimension: int, objective: GLM | None = None) -> tuple[Vector, Vector]:
+    """Rows (n, d) and labels (n,), finite, and labels that the objective is for; n may be 0.
+
+    A refusal depends on the rows, and no cost covers it: as everywhere it is one for the holder of the data, of a fault
+    that is to be mended before anything private is made, and says how many entries are at fault, but none of them.
+    """
     rows = real_array("X", X)
     if rows.size == 0 and rows.ndim < 2:
         rows = np.empty((0, dimension))
     if rows.ndim != 2 or rows.shape[1] != dimension:
         raise ValueError(f"X must have shape (n, {dimension}), got X.shape={rows.shape}")
-    return rows, vector("y", y if np.size(y) else np.empty(0), len(rows))
+    labels = vector("y", y if np.size(y) else np.empty(0), len(rows))
+    if objective is not None:
+        _check_labels(objective, labels)
+    return rows, labels
 
 
-def checked_row(x: ArrayLike, y: float, dimension: int, norm: float) -> tuple[Vector, float, float]:
+def _check_labels(objective: GLM, y: Vector) -> None:
+    low, high = objective.response_range
+    outside = int(np.count_nonzero((y < low) | (y > high)))
+    if outside:
+        way = ""
+        if (low, high) == (0.0, 1.0):
+            way = ": give two classes as 0 and 1, which (y + 1) / 2 makes of -1 and 1, and y - 1 of 1 and 2"
+        end = "infinity)" if math.isinf(high) else f"{high:g}]"
+        raise ValueError(
+            f"y must lie in [{low:g}, {end} for the loss {objective.name!r}, got {outside} labels that do not{way}"
+        )
+
+
+def checked_row(
+    x: ArrayLike, y: float, dimension: int, norm: float, objective: GLM | None = None
+) -> tuple[Vector, float, float]:
     """One finite row (d,), its label and its ℓ_norm length, rounded up."""
     label = y if type(y) is float and math.isfinite(y) else float(vector("y", np.reshape(y, -1), 1)[0])
+    if objective is not None and not objective.response_range[0] <= label <= objective.response_range[1]:
+        _check_labels(objective, np.array([label]))
     if norm == 2 and type(x) is np.ndarray and x.dtype == np.float64 and x.shape == (dimension,):
         squared = float(np.vdot(x, x))  # unlike dot, it does not warn of an overflow
         if 1e-280 < squared < 1e280:  # so no entry is NaN or infinite

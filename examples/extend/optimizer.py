@@ -59,7 +59,7 @@ def noisy_adagrad(
 ) -> OptimizeResult:
     """See the module. ``steps`` is T, and η is ``rate`` times the set's diameter over √(dT)."""
     T, rate = integer("steps", steps, at_least=1), positive("rate", rate)
-    rows, labels = checked_data(X, y, constraint.dimension)
+    rows, labels = checked_data(X, y, constraint.dimension, objective)
     adjacency = checked_budget(budget, allowed=("replace", "zero_out")).adjacency
     theta, source = checked_start(constraint, None), randomness.resolve(rng)
     sums, n = GradientSums(objective, rows, labels), max(1, len(rows))

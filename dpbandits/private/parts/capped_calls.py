@@ -107,8 +107,8 @@ class Calls:
 
     @property
     def objective(self) -> GLM:
-        """Whose gradients are clipped to L."""
-        return matching_loss(self.link, self.theta_bound, clip=self.clip)
+        """Whose gradients are clipped to L. For any label: rewards were checked when they came."""
+        return replace(matching_loss(self.link, self.theta_bound, clip=self.clip), response_range=(-math.inf, math.inf))
 
     def multiplier(self, call: int, calls: int) -> float:
         """The noise multiplier of one call of so many."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -93,9 +94,13 @@ class HeldRows:
         self._rows.append([*x, r])
 
     def objective(self, level: float) -> tuple[GLM, float]:
-        """The loss at this level of rewards, and the largest slope of the link there."""
+        """The loss at this level of rewards, and the largest slope of the link there.
+
+        For any label: rewards were checked when they came, and the 0 of a user without one may be none of the link's.
+        """
         link, S = self.link.shifted(level), self.theta_bound
-        return matching_loss(link, S, clip=self.clip), link.lipschitz(S)
+        loss = matching_loss(link, S, clip=self.clip)
+        return replace(loss, response_range=(-math.inf, math.inf)), link.lipschitz(S)
 
     def release(self, batch: int, weights: Callable[[Array], Array], level: float) -> BatchFit:
         """Close the batch: sum w·x xᵀ, with the weights of these rows, and fit θ at the level, or at that of the batch.

@@ -83,7 +83,8 @@ def dp_ftrl(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, or rows that are not finite. Nothing is drawn or charged.
+        For a parameter out of range, rows that are not finite, or labels that the objective is not for. Nothing is
+        drawn or charged.
     BudgetExceeded
         If the ledger refuses.
 

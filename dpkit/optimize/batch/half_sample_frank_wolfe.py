@@ -107,8 +107,8 @@ def half_sample_frank_wolfe(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, another set, rows that are not finite, or a start outside the set. Nothing is
-        drawn or charged.
+        For a parameter out of range, another set, rows that are not finite, labels that the objective is not for, or a
+        start outside the set. Nothing is drawn or charged.
     BudgetExceeded
         If the ledger refuses, or δ is 0.
 
@@ -127,7 +127,7 @@ def half_sample_frank_wolfe(
     """
     vertices = check_vertices(constraint)
     d = constraint.dimension
-    X, y = checked_data(X, y, d)
+    X, y = checked_data(X, y, d, objective)
     theta = checked_start(constraint, start)
     checked_budget(budget, allowed=("replace", "zero_out"))
     means = BoundedMeans(objective, X, y)

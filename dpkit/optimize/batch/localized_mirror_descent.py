@@ -98,8 +98,8 @@ def localized_mirror_descent(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, another set, rows that are not finite, or a start outside the set. Nothing is
-        drawn or charged.
+        For a parameter out of range, another set, rows that are not finite, labels that the objective is not for, or a
+        start outside the set. Nothing is drawn or charged.
     BudgetExceeded
         If the ledger refuses.
 
@@ -120,7 +120,7 @@ def localized_mirror_descent(
     if not isinstance(constraint, LpBall) or not 1 < constraint.p <= 2:
         raise ValueError(f"constraint must be an LpBall with 1 < p <= 2, got {constraint!r}")
     d, p = constraint.dimension, constraint.p
-    X, y = checked_data(X, y, d)
+    X, y = checked_data(X, y, d, objective)
     theta = checked_start(constraint, start)
     checked_budget(budget, allowed=("replace", "zero_out"), people=True)
     T = integer("steps", steps, at_least=1)

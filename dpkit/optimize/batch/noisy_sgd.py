@@ -126,7 +126,8 @@ def noisy_sgd(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, rows that are not finite, or a start outside the set. Nothing is drawn or charged.
+        For a parameter out of range, rows that are not finite, labels that the objective is not for, or a start outside
+        the set. Nothing is drawn or charged.
     BudgetExceeded
         If the ledger refuses, or δ is 0.
 
@@ -146,7 +147,7 @@ def noisy_sgd(
     (100, True)
     """
     d = constraint.dimension
-    X, y = checked_data(X, y, d)
+    X, y = checked_data(X, y, d, objective)
     theta = checked_start(constraint, start)
     checked_budget(budget, allowed=("replace", "add_remove"), people=True)
     sums = gradient_sums(objective, X, y, checked_groups(budget, groups, len(X)))

@@ -96,7 +96,8 @@ def noisy_stochastic_frank_wolfe(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, rows that are not finite, or a start outside the set. Nothing is drawn or charged.
+        For a parameter out of range, rows that are not finite, labels that the objective is not for, or a start outside
+        the set. Nothing is drawn or charged.
     BudgetExceeded
         If the ledger refuses.
 
@@ -115,7 +116,7 @@ def noisy_stochastic_frank_wolfe(
     (72, True)
     """
     d = constraint.dimension
-    X, y = checked_data(X, y, d)
+    X, y = checked_data(X, y, d, objective)
     theta = checked_start(constraint, start)
     checked_budget(budget, allowed=("replace", "zero_out"), people=True)
     scale = positive("step_scale", step_scale)

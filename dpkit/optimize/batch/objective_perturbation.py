@@ -148,8 +148,8 @@ def objective_perturbation(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, an objective of no or unbounded curvature, or rows that are not finite. Nothing is
-        drawn or charged.
+        For a parameter out of range, an objective of no or unbounded curvature, rows that are not finite, or labels
+        that the objective is not for. Nothing is drawn or charged.
     BudgetExceeded
         If the ledger refuses.
     RuntimeError
@@ -171,7 +171,7 @@ def objective_perturbation(
     (0.99, True)
     """
     d = constraint.dimension
-    X, y = checked_data(X, y, d)
+    X, y = checked_data(X, y, d, objective)
     checked_budget(budget, allowed=("replace", "add_remove", "zero_out"), people=True)
     people = checked_groups(budget, groups, len(X))
     R, share = positive("row_norm", row_norm), fraction("curvature_share", curvature_share)

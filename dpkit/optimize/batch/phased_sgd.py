@@ -110,8 +110,8 @@ def phased_sgd(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, an objective of unbounded curvature, rows that are not finite, or a start
-        outside the set. Nothing is drawn or charged.
+        For a parameter out of range, an objective of unbounded curvature, rows that are not finite, labels that the
+        objective is not for, or a start outside the set. Nothing is drawn or charged.
     BudgetExceeded
         If the ledger refuses.
 
@@ -128,7 +128,7 @@ def phased_sgd(
     (12, 4995, True)
     """
     d = constraint.dimension
-    X, y = checked_data(X, y, d)
+    X, y = checked_data(X, y, d, objective)
     L = clip_of(objective)
     theta = checked_start(constraint, start)
     checked_budget(budget, allowed=("replace", "zero_out"))

@@ -131,8 +131,8 @@ def preconditioned_descent(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, an objective of unbounded curvature, or rows that are not finite. Nothing is drawn
-        or charged.
+        For a parameter out of range, an objective of unbounded curvature, rows that are not finite, or labels that the
+        objective is not for. Nothing is drawn or charged.
     BudgetExceeded
         If the ledger refuses.
 
@@ -229,7 +229,7 @@ def _sums(
     given = np.asarray(X)
     if given.ndim != 2 or given.shape[1] == 0:
         raise ValueError(f"X must have shape (n, d) with d of at least 1, got X.shape={given.shape}")
-    given, labels = checked_data(given, y, given.shape[1])
+    given, labels = checked_data(given, y, given.shape[1], objective if isinstance(objective, GLM) else None)
     people = checked_groups(budget, groups, len(given))
     n, d = given.shape
     rows = np.full((n, d + (constant > 0)), constant)

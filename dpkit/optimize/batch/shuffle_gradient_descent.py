@@ -116,8 +116,8 @@ def shuffle_gradient_descent(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, an objective without clip, rows that are not finite, or a start outside the set.
-        Nothing is drawn or charged.
+        For a parameter out of range, an objective without clip, rows that are not finite, labels that the objective is
+        not for, or a start outside the set. Nothing is drawn or charged.
     BudgetExceeded
         If the ledger refuses.
 
@@ -136,7 +136,7 @@ def shuffle_gradient_descent(
     (20, True)
     """
     d = constraint.dimension
-    X, y = checked_data(X, y, d)
+    X, y = checked_data(X, y, d, objective)
     L, D = clip_of(objective), constraint.diameter()
     theta = checked_start(constraint, start)
     checked_budget(budget, allowed=("replace", "zero_out"), people=True)

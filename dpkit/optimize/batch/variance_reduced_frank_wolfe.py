@@ -109,8 +109,8 @@ def variance_reduced_frank_wolfe(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, another set, rows that are not finite or too few for the ``phases``, or a start
-        outside the set. Nothing is drawn or charged.
+        For a parameter out of range, another set, rows that are not finite, labels that the objective is not for, too
+        few rows for the ``phases``, or a start outside the set. Nothing is drawn or charged.
     BudgetExceeded
         If the ledger refuses, or δ is 0.
 
@@ -129,7 +129,7 @@ def variance_reduced_frank_wolfe(
     """
     vertices = check_vertices(constraint)
     d = constraint.dimension
-    X, y = checked_data(X, y, d)
+    X, y = checked_data(X, y, d, objective)
     theta = checked_start(constraint, start)
     checked_budget(budget, allowed=("replace", "zero_out"))
     means = BoundedMeans(objective, X, y)

@@ -122,7 +122,8 @@ class StreamLearner(Unrepeatable, ABC, Generic[Set]):
         Raises
         ------
         ValueError, TypeError
-            If the row is not finite or of another shape, or the horizon is passed. Then nothing changes.
+            If the row is not finite or of another shape, its label not one that the objective is for, or the horizon is
+            passed. Then nothing changes.
         RunStopped
             If an earlier step was interrupted, the process is a fork of the learner's, or somebody goes on with a state
             of it. (After an interrupt of this call ``steps`` says whether the row was taken, if the learner goes on.)
@@ -130,7 +131,7 @@ class StreamLearner(Unrepeatable, ABC, Generic[Set]):
         self._run.check_process()
         with self._run.lock:
             self._run.check()
-            return self._take(*checked_row(x, y, self._iterates.shape[1], self.norm))
+            return self._take(*checked_row(x, y, self._iterates.shape[1], self.norm, self.objective))
 
     def _take(self, x: Vector, y: float, length: float) -> Vector:
         """:meth:`step` for a checked row."""
@@ -285,12 +286,13 @@ def one_pass(
     X: ArrayLike,
     y: ArrayLike,
     *,
+    objective: GLM,
     dimension: int,
     callback: Callable[[Vector], object] | None,
     ledger: Ledger | None,
 ) -> OptimizeResult:
     """Run the learner ``make(horizon, ledger)`` over the rows in their order; without rows its start, at no cost."""
-    rows, labels = checked_data(X, y, dimension)
+    rows, labels = checked_data(X, y, dimension, objective)
     n = len(rows)
     # without rows the parameters are checked all the same, and nothing is charged
     learner = make(max(1, n), ledger if n else None)

@@ -109,7 +109,7 @@ def sums_of(
         rows = np.asarray(X)
         if rows.ndim != 2 or rows.shape[1] == 0:
             raise ValueError(f"X must have shape (n, d) with d of at least 1, got X.shape={rows.shape}")
-        rows, labels = checked_data(rows, y, rows.shape[1])
+        rows, labels = checked_data(rows, y, rows.shape[1], model)
         sums = gradient_sums(model, rows, labels, checked_groups(budget, groups, len(rows)))
         return sums, np.zeros(rows.shape[1])
     try:

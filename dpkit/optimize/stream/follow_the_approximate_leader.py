@@ -269,4 +269,4 @@ def follow_the_approximate_leader(
             ledger=ledger,
         )
 
-    return one_pass(make, X, y, dimension=constraint.dimension, callback=callback, ledger=ledger)
+    return one_pass(make, X, y, objective=objective, dimension=constraint.dimension, callback=callback, ledger=ledger)

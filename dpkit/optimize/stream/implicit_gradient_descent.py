@@ -387,4 +387,4 @@ def implicit_gradient_descent(
             ledger=ledger,
         )
 
-    return one_pass(make, X, y, dimension=constraint.dimension, callback=callback, ledger=ledger)
+    return one_pass(make, X, y, objective=objective, dimension=constraint.dimension, callback=callback, ledger=ledger)

@@ -316,7 +316,7 @@ def online_frank_wolfe(
             ledger=ledger,
         )
 
-    return one_pass(make, X, y, dimension=constraint.dimension, callback=callback, ledger=ledger)
+    return one_pass(make, X, y, objective=objective, dimension=constraint.dimension, callback=callback, ledger=ledger)
 
 
 def _norms(noise: str, constraint: ConvexSet) -> tuple[float, float]:

@@ -373,4 +373,4 @@ def polyhedral_online_frank_wolfe(
             ledger=ledger,
         )
 
-    return one_pass(make, X, y, dimension=constraint.dimension, callback=callback, ledger=ledger)
+    return one_pass(make, X, y, objective=objective, dimension=constraint.dimension, callback=callback, ledger=ledger)

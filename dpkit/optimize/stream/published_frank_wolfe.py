@@ -103,7 +103,7 @@ class _Published(ABC, Generic[Set]):
         ValueError, TypeError
             If the row is not finite or of another shape, or the horizon is passed.
         """
-        row, label, _ = checked_row(x, y, self.constraint.dimension, 2.0)
+        row, label, _ = checked_row(x, y, self.constraint.dimension, 2.0, self.objective)
         if self.steps >= self.horizon:
             raise ValueError(f"at most horizon={self.horizon} rows may be taken, got row {self.steps + 1}")
         t = self.steps + 1

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from any_label import for_any_label
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learners import quiet, sums_of
@@ -35,7 +36,12 @@ def test_no_row_moves_the_sums_by_more_than_their_sensitivity(rows, noise, loss)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kind, "add", spy)
         learner = OnlineFrankWolfe(
-            glm(loss, clip=0.3), LpBall(1.5, 2), horizon=8, budget=BUDGET, noise=noise, rng=np.random.default_rng(0)
+            for_any_label(loss, clip=0.3),
+            LpBall(1.5, 2),
+            horizon=8,
+            budget=BUDGET,
+            noise=noise,
+            rng=np.random.default_rng(0),
         )
         for a, b, y in rows:
             assert learner.constraint.contains(learner.step([a, b], y))

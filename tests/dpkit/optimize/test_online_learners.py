@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from any_label import for_any_label
 from factors import encoder, factorization_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -167,7 +168,9 @@ def test_no_row_moves_its_release_by_more_than_the_sensitivity(data, kind, loss)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BufferedToeplitz, "add", spy(add))
         patch.setattr(GaussianMechanism, "release", spy(release))
-        learner = kind(glm(loss, clip=0.3), LpBall(2, 2), horizon=8, budget=BUDGET, rng=np.random.default_rng(0))
+        learner = kind(
+            for_any_label(loss, clip=0.3), LpBall(2, 2), horizon=8, budget=BUDGET, rng=np.random.default_rng(0)
+        )
         for a, b, y in data:
             assert learner.constraint.contains(learner.step([a, b], y))
     assert len(taken) == len(data)
@@ -192,7 +195,7 @@ def test_no_row_moves_a_hidden_iterate_by_more_than_the_sensitivity(data, other,
     paths = []
     for stream in (data, neighbour):
         known = {"horizon": 8, "budget": Budget(1.0, 1e-5, adjacency=adjacency), "ridge": ridge}
-        learner = quiet(Implicit(glm(loss, clip=0.3), LpBall(2, 2, 1.5), steps_from="hidden", **known))
+        learner = quiet(Implicit(for_any_label(loss, clip=0.3), LpBall(2, 2, 1.5), steps_from="hidden", **known))
         paths.append([learner.step([a, b], y) for a, b, y in stream])
     for t, (one, two) in enumerate(zip(*paths, strict=True), 1):
         assert np.linalg.norm(one - two) <= learner.sensitivity(t)
@@ -257,6 +260,16 @@ def test_a_set_of_one_point(kind):
     for more in ({}, {"steps_from": "hidden"}) if kind is Implicit else ({},):
         learner = kind(glm("squared", clip=1.0), Simplex(1, 2.0), horizon=3, budget=BUDGET, **more)
         assert [learner.step([1.0], 5.0)[0] for _ in range(3)] == [2.0, 2.0, 2.0]
+
+
+@tabled("kind", [ApproximateLeader, RegularizedLeader, Implicit])
+def test_a_label_that_the_loss_is_not_for_is_refused_and_changes_nothing(kind):
+    learner = kind(glm("logistic", clip=1.0), LpBall(2, 2), horizon=3, budget=BUDGET)
+    for label in (-1.0, 2, np.float64(1.5)):
+        with pytest.raises(ValueError, match=r"y must lie in \[0, 1\] for the loss 'logistic', got 1 labels"):
+            learner.step([1.0, 0.0], label)
+    assert learner.steps == 0
+    learner.step([1.0, 0.0], 0.25)
 
 
 @tabled("kind", [ApproximateLeader, RegularizedLeader, Implicit])

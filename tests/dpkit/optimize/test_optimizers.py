@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from any_label import for_any_label
 from tabled import tabled
 from watched import refused
 
@@ -122,12 +123,31 @@ CURVED = ("phased_sgd", "objective_perturbation")
 
 
 @pytest.mark.parametrize("name", WITH_OBJECTIVE)
+@tabled(
+    ("loss", "labels", "message"),
+    [
+        (
+            "logistic",
+            [-1.0, 1.0],
+            r"y must lie in \[0, 1\] for the loss 'logistic', got 4 labels that do not: give two ",
+        ),
+        ("logistic", [1.0, 2.0], r"as 0 and 1, which \(y \+ 1\) / 2 makes of -1 and 1, and y - 1 of 1 and 2$"),
+        ("probit", [-1.0, 1.0], r"y must lie in \[0, 1\] for the loss 'probit', got 4 "),
+        ("poisson", [-1.0, 3.0], r"y must lie in \[0, infinity\) for the loss 'poisson', got 4 labels that do not$"),
+    ],
+)
+def test_labels_that_a_loss_is_not_for_are_refused(name, loss, labels, message):
+    with refused(ValueError, message) as known:
+        fit(name, problem(8)[0], np.tile(labels, 4), **known, objective=glm(loss, clip=0.5))
+
+
+@pytest.mark.parametrize("name", WITH_OBJECTIVE)
 @tabled("loss", ["logistic", "probit", "poisson"])
 def test_labels_out_of_range_are_worth_no_more_than_others(name, loss):
     if loss == "poisson" and name in CURVED:
         pytest.skip("refused")
     X, _ = problem(64)
-    objective = glm(loss, clip=0.5)
+    objective = for_any_label(loss, clip=0.5)
     ordinary = fit(name, X, np.tile([0.0, 1.0], 32), objective=objective)
     strange = fit(name, X, np.tile([-3.0, 1e200], 32), objective=objective)
     assert _ball(name).contains(strange.x)
@@ -138,7 +158,8 @@ def test_labels_out_of_range_are_worth_no_more_than_others(name, loss):
 def test_probit_labels_are_cut_to_where_the_loss_is_convex(name):
     X, _ = problem(12)
     runs = [
-        fit(name, X, np.tile(labels, 6), objective=glm("probit", clip=0.5)).x for labels in ([0.0, 1.0], [-3.0, 7.0])
+        fit(name, X, np.tile(labels, 6), objective=for_any_label("probit", clip=0.5)).x
+        for labels in ([0.0, 1.0], [-3.0, 7.0])
     ]
     assert np.array_equal(*runs)
 
@@ -223,7 +244,7 @@ def test_positions_do_not_hide_who_comes_or_goes(name):
 @pytest.mark.parametrize("name", ["phased_sgd", "objective_perturbation"])
 def test_unbounded_curvature_is_refused_where_the_proof_needs_a_bound(name):
     with pytest.raises(ValueError, match="finite curvature_bound"):
-        fit(name, *problem(8), objective=glm("poisson", clip=1.0))
+        fit(name, problem(8)[0], np.ones(8), objective=glm("poisson", clip=1.0))
 
 
 @pytest.mark.parametrize("p", [1.5, 2.0])

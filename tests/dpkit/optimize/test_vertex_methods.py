@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from any_label import for_any_label
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +73,7 @@ def test_no_row_spends_more_than_the_cost(name, n, place, row, other, loss, adja
     neighbour[place % n], labels[place % n] = ((0.0, 0.0), 0.0) if adjacency == "zero_out" else (other[:2], other[2])
     budget = Budget(1.0, 1e-5, adjacency=adjacency)
     total, rho = spent(
-        name, X, neighbour, y, labels, objective=glm(loss, clip=0.3), constraint=ball, budget=budget, **more
+        name, X, neighbour, y, labels, objective=for_any_label(loss, clip=0.3), constraint=ball, budget=budget, **more
     )
     assert total <= rho
 
