@@ -71,6 +71,7 @@ from dpkit.torch.problem import (
     torch_optimizer,
 )
 from dpkit.torch.ranks import SharedSums, ranks_of
+from dpkit.torch.tried_rows import try_rows
 from dpkit.torch.unit_sums import UnitSums
 from dpkit.training.batches import Batches, Sampling, checked_batches
 from dpkit.training.groups import checked_groups
@@ -196,8 +197,10 @@ def dp_sgd(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, arrays that are not finite, a module that cannot be run row by row, or ranks that
-        differ in their model or parameters, or have the same rows. Nothing is drawn or charged.
+        For a parameter out of range, arrays that are not finite, a module that cannot be run row by row, labels that
+        the loss does not take, a loss that depends on no parameter (:mod:`dpkit.torch.tried_rows` says which rows are
+        tried), or ranks that differ in their model or parameters, or have the same rows. Nothing is drawn or charged.
+        What a row raises later, of a ``Dataset`` say, says by a note what is spent, and how to go on.
     BudgetExceeded
         If the ledger has no room for all epochs, or refuses the first. Nothing is drawn or charged.
     RuntimeError
@@ -253,7 +256,7 @@ def dp_sgd(
         held = integer("rows_at_once", rows_at_once, at_least=1)
         source = randomness.resolve(rng)
         released = Released(problem)
-        problem.try_one_row()
+        try_rows(problem, held)
         own = UnitSums(problem, people, held)
     shared = None
     if ranks is not None:
@@ -378,8 +381,12 @@ class _Run:
                         raise
                     self.begun, success, message = epoch - 1, False, f"stopped after epoch {epoch - 1}: {refusal}"
                     break
-                with _settled(self.ledger, row) if kept is None else kept.epoch():
-                    self._steps()
+                try:
+                    with _settled(self.ledger, row) if kept is None else kept.epoch():
+                        self._steps()
+                except Exception as error:
+                    error.add_note(self._still_spent())
+                    raise
                 self._report(epoch)
         except KeyboardInterrupt:
             success, message = False, f"interrupted in or after epoch {self.begun} of {last}: what was trained is kept"
@@ -391,6 +398,20 @@ class _Run:
         result = self._result(message)
         result.success = success
         return result
+
+    def _still_spent(self) -> str:
+        """What an error within an epoch leaves."""
+        begun, last = self.begun, self.plan.epochs
+        if self.kept is not None:
+            return (
+                f"DP-SGD, epoch {begun} of {last}: all {last} epochs are spent, and once this is mended the same call "
+                f"goes on from {self.checkpoint}, after epoch {self.kept.epochs}, at no further cost"
+            )
+        spent = f"ε={self.plan.epsilon(begun):.6g} at δ={self.plan.budget.delta:g}"
+        return (
+            f"DP-SGD, epoch {begun} of {last}: the epochs that were begun stay spent, {spent}, and what they trained "
+            "is lost: with checkpoint= a run can go on from the epoch before"
+        )
 
     def _reserve(self, epoch: int) -> Row | None:
         """The ledger's row of this epoch, the first one as the beginning of all."""

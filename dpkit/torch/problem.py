@@ -34,27 +34,7 @@ class Problem(NamedTuple):
     clip: float
     rows: Arrays | Items
     batch_sums: BatchSums
-
-    def try_one_row(self) -> None:
-        """One row's gradient, so that a module that cannot be run row by row is refused before anything is charged."""
-        if not len(self.rows):
-            return
-        row = self.rows.at(np.zeros(1, dtype=np.intp))
-        try:
-            self.gradients(*row)
-            for _ in self.batch_sums.sums(*row)[0]:
-                pass
-        except Exception as error:
-            if "randomness error mode" in str(error):  # torch.func.vmap's words
-                raise ValueError(
-                    "model and loss must not draw random numbers: torch's generator would tie the gradient of a row to "
-                    "the rows before it, got a module that does: take its dropout out, or set p=0"
-                ) from error
-            shapes = ", ".join(f"{tuple(v.shape[1:])} of {v.dtype}" for v in row)
-            raise ValueError(
-                f"model and loss must give the gradient of one row under torch.func.vmap, its X and y {shapes}, "
-                f"got {type(error).__name__}: {error}"
-            ) from error
+    loss: Callable[[Any, Any], Any] | None  # (outputs, targets) of a module; None for a GLM
 
 
 def linear_problem(objective: GLM, X: Any, y: Any) -> Problem:
@@ -77,7 +57,7 @@ def linear_problem(objective: GLM, X: Any, y: Any) -> Problem:
             return [torch.from_numpy(slopes[:, None] * x)[:, None, :]]
 
     sums = WholeGradients(gradients, C, "row by row, for a linear model")
-    return Problem(layer, [layer.weight], gradients, C, Arrays(*map(torch.tensor, (rows, labels))), sums)
+    return Problem(layer, [layer.weight], gradients, C, Arrays(*map(torch.tensor, (rows, labels))), sums, None)
 
 
 def module_problem(
@@ -128,7 +108,7 @@ def module_problem(
             )
     vectors = isinstance(rows, Arrays) and rows.X.dim() == 2
     sums = (linear_layers(module, loss, C) if vectors else None) or RowSums(module, loss, C)
-    return Problem(module, trainable, row_gradients(module, loss), C, rows, sums)
+    return Problem(module, trainable, row_gradients(module, loss), C, rows, sums, loss)
 
 
 def _tensor(name: str, value: Any, like: torch.nn.Parameter) -> torch.Tensor:

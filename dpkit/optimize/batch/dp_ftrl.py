@@ -113,6 +113,12 @@ def dp_ftrl(
         message = f"interrupted: what {run.steps} of {run.horizon} steps released is kept"
         if run._run.checkpoint is not None:
             message += f", and DPFTRL.load goes on with {run._run.checkpoint}"
+    except Exception as error:
+        way = "with checkpoint= a run can go on from the epoch before"
+        if run._run.checkpoint is not None:
+            way = f"once this is mended, DPFTRL.load goes on with {run._run.checkpoint} after step {run.steps}"
+        error.add_note(f"DP-FTRL, after {run.steps} of {run.horizon} steps: all of them stay spent; {way}")
+        raise
     if run.steps:
         settle(run._run.ledger, run._run.charged)
     return run.result(message)

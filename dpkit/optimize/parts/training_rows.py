@@ -13,6 +13,7 @@ from accounting import Adjacency, Budget
 from accounting.checks import integer
 from dpkit.models.losses import GLM
 from dpkit.torch.problem import Problem, Released, module_problem
+from dpkit.torch.tried_rows import try_rows
 from dpkit.torch.unit_sums import UnitSums
 from dpkit.training.groups import Groups, GroupSums, checked_groups, gradient_sums
 from dpkit.training.rows import GradientSums, checked_data
@@ -119,6 +120,6 @@ def sums_of(
         raise ImportError("torch modules need Opacus and torch: pip install dpkit[opacus]") from None
     problem = module_problem(model, X, y, loss, clip)
     people = checked_groups(budget, groups, len(problem.rows))
-    problem.try_one_row()
+    try_rows(problem, held)
     module = ModuleSums(problem, people, held)
     return module, module.start
