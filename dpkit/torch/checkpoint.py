@@ -5,7 +5,10 @@ taken of an epoch when the run stopped is seen by nobody: parameters leave at th
 file. So it is taken again from the epoch's beginning, with fresh samples and fresh noise, and every epoch is released
 once. Two processes that go on with one file would release an epoch twice; the ledger's marks
 (:class:`dpkit.states.Run`) let one of them through, which is why a checkpoint asks for a ledger. A file holds what was
-released, and the optimizer's state, which follows from it; of the secure source nothing is saved.
+released, and the optimizer's state, which follows from it; of the secure source nothing is saved. It says, too, what
+decides the run: its numbers, and how module, loss, optimizer and schedule are made (:mod:`dpkit.torch.same_run`), by
+which a run of another kind is refused. **That the rows are the same is for the caller to see to**: nothing in the file
+tells, as a digest of private rows would be private itself.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from dpkit import randomness
 from dpkit.states import Run, files
 from dpkit.states.entries import array, check_kind, conform, entry, generator, generator_text
 from dpkit.states.run import newest
+from dpkit.torch.same_run import check_same
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
@@ -44,6 +48,8 @@ class Kept:
         Of the file. If it is there, the run in it goes on.
     described : mapping
         What the run in the file must have in common with this one: number of units, parameters, noise and so on.
+    said : mapping
+        The same of what is no number (:mod:`dpkit.torch.same_run`). A file of before it was kept does without.
     private : PrivateSteps
         Its optimizer's state is saved, and restored.
     released : Released
@@ -68,6 +74,7 @@ class Kept:
         self,
         path: Path,
         described: Mapping[str, Any],
+        said: Mapping[str, str],
         private: PrivateSteps,
         released: Released,
         source: np.random.Generator,
@@ -81,7 +88,8 @@ class Kept:
                 "ledger must be given with a checkpoint, for it alone can tell that no other process goes on with the "
                 "same file, got ledger=None: ledger=Ledger.create(path, budget)"
             )
-        self._described, self._private, self._released, self._source = dict(described), private, released, source
+        self._described, self._said = dict(described), dict(said)
+        self._private, self._released, self._source = private, released, source
         self._simulation = randomness.is_simulation(source)
         self.epochs, self.x = 0, released.update()
         self._run = run = Run(label, ledger=ledger, simulation=self._simulation)
@@ -144,6 +152,7 @@ class Kept:
             "run of": "DP-SGD",
             "version": _VERSION,
             "described": self._described,
+            "said": self._said,
             "epochs": self.epochs,
             "parameters": self._released.values(),
             "optimizer": np.frombuffer(held.getvalue(), dtype="<i8").astype(np.int64),
@@ -160,6 +169,7 @@ class Kept:
                 f"checkpoint must hold a run with these parameters, {self._described}, got {state.get('described')}: "
                 "give a new file to a new run"
             )
+        check_same(state.get("said"), self._said)
         epochs = conform("epochs", state.get("epochs"), like=0)
         x: NDArray[np.float64] = array(state, "parameters", self.x)
         size = conform("bytes", state.get("bytes"), like=0)

@@ -71,6 +71,7 @@ from dpkit.torch.problem import (
     torch_optimizer,
 )
 from dpkit.torch.ranks import SharedSums, ranks_of
+from dpkit.torch.same_run import said_of, said_of_optimizer, said_of_schedule
 from dpkit.torch.tried_rows import try_rows
 from dpkit.torch.unit_sums import UnitSums
 from dpkit.training.batches import Batches, Sampling, checked_batches
@@ -167,7 +168,9 @@ def dp_sgd(
     checkpoint : path, optional
         A file that holds the run after each epoch. The same call goes on from it after a crash, at no further cost; the
         epoch that was under way is taken again, with fresh samples and noise, as nobody has seen it
-        (:mod:`dpkit.torch.checkpoint`). Needs a ``ledger``, which is charged with all epochs at once.
+        (:mod:`dpkit.torch.checkpoint`). Needs a ``ledger``, which is charged with all epochs at once. A call with
+        another module, loss, optimizer or schedule is refused; that the rows are the same is for you to see to, as
+        nothing private about them is kept.
     rng : numpy.random.Generator, optional
         None draws samples and noise from the secure source, the noise on a lattice; a seeded generator gives a
         simulation.
@@ -284,6 +287,7 @@ def dp_sgd(
         z = plan.noise_multiplier
         mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
         size, rate = plan.batches.batch, plan.batches.batch / n if sampling == "poisson" else None
+        said = said_of(problem, model) | said_of_optimizer(inner)  # before a schedule changes it
         private = PrivateSteps(inner, problem.parameters, mechanism, sums.on, batch=size, rate=rate, schedule=schedule)
         kept = None
         if checkpoint is not None:
@@ -293,7 +297,8 @@ def dp_sgd(
                 "adjacency": budget.adjacency, "noise_multiplier": z,
             }  # fmt: skip
             kept = Kept(
-                Path(checkpoint), described, private, released, source, cost=plan.cost(last), ledger=ledger,
+                Path(checkpoint), described, said | said_of_schedule(private.schedule), private, released, source,
+                cost=plan.cost(last), ledger=ledger,
                 label=f"DP-SGD, {last} epochs, {plan.batches.said}",
             )  # fmt: skip
         return _Run(plan, private, sums, released, source, ledger, kept, checkpoint, callback, progress).fit()
@@ -370,6 +375,7 @@ class _Run:
         success = True
         if self.ledger is not None and kept is None:  # with a checkpoint all is asked for at once
             self.ledger.check_room(self.plan.cost(last), label=f"DP-SGD, all {last} epochs, {batches.said}")
+        already = kept is not None and kept.epochs == last
         message = f"{last} epochs of {batches.steps} steps on {batches.said} of {batches.batch} rows in the mean"
         try:
             for epoch in range(1 if kept is None else kept.epochs + 1, last + 1):
@@ -395,6 +401,8 @@ class _Run:
         finally:
             if kept is not None:
                 kept.close()
+        if already:
+            message += f", all of them from {self.checkpoint}: nothing was trained now"
         result = self._result(message)
         result.success = success
         return result

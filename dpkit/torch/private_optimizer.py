@@ -130,6 +130,11 @@ class PrivateSteps:
         found: list[tuple[float, float, int]] = self._accountant.history
         return found
 
+    @property
+    def schedule(self) -> Any:
+        """The scheduler, or None."""
+        return self._schedule
+
     def step(self, totals: Iterable[torch.Tensor]) -> None:
         """One noisy step along a sum, given in int64 for every parameter; it is overwritten."""
         import torch
@@ -165,7 +170,17 @@ class PrivateSteps:
         """Go on where another object was."""
         if (state["schedule"] is None) != (self._schedule is None):
             raise ValueError("schedule must be given just where the run had one")
-        self._inner.load_state_dict(state["optimizer"])
+        settings = [set(group) for group in self._inner.param_groups]
+        try:
+            self._inner.load_state_dict(state["optimizer"])
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"optimizer must be that of the run in the checkpoint, got another: {error}") from error
+        for before, group in zip(settings, self._inner.param_groups, strict=True):
+            if before - set(group):  # of a checkpoint that does not say which optimizer it had
+                raise ValueError(
+                    "optimizer must be that of the run in the checkpoint, got one with other settings, "
+                    f"{', '.join(sorted(before - set(group)))}: give a new file to a new run"
+                )
         if self._schedule is not None:
             self._schedule.load_state_dict(state["schedule"])
         self.taken = state["taken"]
