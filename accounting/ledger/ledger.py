@@ -30,6 +30,7 @@ from accounting.ledger.record.entry_types import (
     check_new_scope,
     check_scope,
 )
+from accounting.ledger.record.hash_chain import nonce
 from accounting.ledger.recorder import Recorder
 from accounting.ledger.storage.database import Database
 from accounting.ledger.storage.store import EntryStore, MemoryStore
@@ -923,7 +924,7 @@ def _opening(
 ) -> Opening:
     """A checked opening."""
     check_choices(budget, accountant, failure_delta, plan)
-    return Opening(datetime.now(UTC), budget, accountant, failure_delta, plan)
+    return Opening(datetime.now(UTC), budget, accountant, failure_delta, plan, nonce=nonce())
 
 
 def _from_entries(cls: type[Ledger], entries: list[Entry], closed: bool) -> Ledger:

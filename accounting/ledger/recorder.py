@@ -14,12 +14,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from accounting.errors import LedgerCorrupted
 from accounting.ledger.record.balance import Balance, Undecided
 from accounting.ledger.record.entry_types import Entry, Mark, Quota, Settlement, Spend, Summary
+from accounting.ledger.record.hash_chain import nonce
 from accounting.ledger.storage.store import EntryStore, MemoryStore, Position
 from accounting.ledger.storage.witness import Watch
 
@@ -198,6 +200,7 @@ class Recorder:
                 if known is None:
                     return None
                 old, known = known, None
+                made = replace(made, nonce=nonce())
                 entries: list[Entry] = [made]
                 after = old.extended(entries, now, "the ledger")
                 if now.head and after.wants_summary(now.entries + 1):

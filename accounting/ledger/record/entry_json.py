@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from accounting.budget import Budget
 from accounting.ledger.filters.rule import Rule
 from accounting.ledger.record.entry_types import Entry, Mark, Opening, Quota, Row, Settlement, Spend, Summary
-from accounting.ledger.record.hash_chain import START, link
+from accounting.ledger.record.hash_chain import NONCE, START, link
 from accounting.ledger.record.release_json import VERSION, canonical, decode, encode
 from accounting.releases import Release
 
@@ -63,8 +63,11 @@ def to_dict(entry: Entry) -> dict[str, Any]:
         del stored["outcome"]  # which is an entry of its own
         if entry.row.actor is None:  # as in files that know of none
             del stored["actor"]
+        stored["nonce"] = entry.nonce
         if entry.rule is not None:
             stored["rule"] = rule_to_dict(entry.rule)
+    if stored.get("nonce", "") is None:  # as in files that know of none
+        del stored["nonce"]
     return {"entry": _NAMES[type(entry)], **stored}
 
 
@@ -84,14 +87,16 @@ def from_dict(stored: dict[str, Any]) -> Entry:
         given = {"witnessed": False, **given}
     if kind == "spend":
         given = {"rule": None, "actor": None, **given}
-        names = names - {"outcome"} | {"rule"}
+        names = names - {"outcome"} | {"rule", "nonce"}
+    if "nonce" in names:
+        given = {"nonce": None, **given}
     # every field must be there, and no other
     if given.keys() != names:
         raise ValueError(f"an entry {kind!r} has the fields {', '.join(sorted(names))}, got {', '.join(given)}")
     given |= {name: read(given[name]) for name, read in _READ.items() if name in given}
     if kind == "spend":
-        rule = given.pop("rule")
-        return Spend(Row(**given), rule)
+        rule, nonce = given.pop("rule"), given.pop("nonce")
+        return Spend(Row(**given), rule, nonce)
     entry: Entry = _KINDS[kind](**given)
     return entry
 
@@ -112,6 +117,12 @@ def _plain(value: Any) -> Any:
 def _whole(value: Any) -> int:
     if type(value) is not int:
         raise TypeError(f"an entry must hold a whole number there, got {value!r}")
+    return value
+
+
+def _nonce(value: Any) -> str | None:
+    if value is not None and not (isinstance(value, str) and NONCE.fullmatch(value)):
+        raise ValueError(f"a nonce has 32 hexadecimal digits, got {value!r}")
     return value
 
 
@@ -180,6 +191,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "release": decode,
     "index": _whole,
     "step": _whole,
+    "nonce": _nonce,
     "opening": str,
     "state": dict,
 }

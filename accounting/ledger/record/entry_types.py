@@ -1,12 +1,14 @@
 """What a ledger is made of: an opening, then spends, outcomes, marks and quotas; frozen and checked.
 
-Their JSON form is in :mod:`accounting.ledger.record.entry_json`.
+Their JSON form is in :mod:`accounting.ledger.record.entry_json`. All but summaries have a nonce (see
+:mod:`accounting.ledger.record.hash_chain`), None where a release that knew of none has written them. It says nothing
+of what was released, so entries that differ in nothing else are equal.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -90,6 +92,7 @@ class Opening:
     failure_delta: float | None = None
     plan: Release | None = None
     witnessed: bool = False
+    nonce: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if type(self.witnessed) is not bool:
@@ -102,6 +105,7 @@ class Spend:
 
     row: Row
     rule: Rule | None = None
+    nonce: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ class Settlement:
     index: int
     outcome: Outcome
     time: datetime
+    nonce: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.outcome not in ("released", "failed"):
@@ -135,6 +140,8 @@ class Mark:
         For the reader of the ledger.
     simulation : bool
         The run draws its noise from a seeded generator.
+    nonce : str, optional
+        Random: of two marks that say the same at the same moment, each has its own.
 
     Examples
     --------
@@ -150,6 +157,7 @@ class Mark:
     time: datetime
     label: str = ""
     simulation: bool = False
+    nonce: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_text("run", self.run, empty=False)
@@ -172,6 +180,7 @@ class Quota:
     budget: Budget | None
     time: datetime
     rule: Rule | None = None
+    nonce: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_scope("scope", self.scope)

@@ -3,6 +3,11 @@
 Entry i is the canonical JSON of a dictionary with ``"previous"`` = hᵢ₋₁, and hᵢ is the SHA-256 of that text
 (h of nothing is 64 zeros). Whoever knows hᵢ can therefore check everything up to entry i.
 
+A nonce of 128 random bits is a part of every entry that somebody asks for. Without one, two copies of a ledger that are
+asked for the same at the same microsecond would make the same entry, and whoever looks after both (a witness) would
+take the two spends for one. Entries of earlier releases have none, and stay as they are; a summary needs none, as it
+follows an entry that has one.
+
 What a chain shows: an entry that was edited, removed, inserted or moved, as long as the hashes after it were
 not all recomputed. What it cannot show by itself: a rewritten ledger with recomputed hashes, and an old copy put
 back in place of a newer one. Both need a hash that is kept elsewhere (``Ledger.head``, ``expected_head=``).
@@ -12,14 +17,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import secrets
 from typing import Any
 
 from accounting.errors import LedgerCorrupted
 from accounting.ledger.record.release_json import canonical
 
-__all__ = ["START", "link", "verify"]
+__all__ = ["NONCE", "START", "link", "nonce", "verify"]
 
 START = "0" * 64
+NONCE = re.compile("[0-9a-f]{32}")
+
+
+def nonce() -> str:
+    """128 random bits, in hexadecimal digits."""
+    return secrets.token_hex(16)
 
 
 def link(previous: str, entry: dict[str, Any]) -> tuple[str, str]:

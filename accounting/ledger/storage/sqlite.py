@@ -171,7 +171,7 @@ class SQLiteFile(Database):
         """SQLite's errors as what they mean for a ledger."""
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # whose words quote what is damaged
             code = getattr(error, "sqlite_errorname", "")
             if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
                 raise TimeoutError(

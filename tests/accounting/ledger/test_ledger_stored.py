@@ -268,6 +268,7 @@ ROW = {"entry": "spend", "index": 2, "time": NOW, "label": "", "scope": None, "s
     [
         ({**ROW, "release": {"type": "Wish"}}, "entry 5 cannot be read: unknown release 'Wish'"),
         ({**ROW, "release": {"type": "PureDP", "epsilon": -1}}, "entry 5 cannot be read: epsilon must be"),
+        ({**ROW, "nonce": 7, "release": {"type": "PureDP", "epsilon": 1}}, "entry 5 cannot be read: a nonce has 32"),
         ({**ROW, "index": 7, "release": {"type": "PureDP", "epsilon": 1}}, "entry 5 cannot stand where it does"),
         ({**ROW, "release": {"type": "PureDP", "epsilon": 1}, "more": 1}, "an entry 'spend' has the fields"),
         ({"entry": "outcome", "time": NOW, "index": 0, "outcome": "released"}, "row 0 was already committed"),

@@ -1,12 +1,17 @@
 """A ledger that goes back is refused by its witness, charged again, and of two branches one may spend."""
 
+import json
 import pickle
 import shutil
+import zipfile
+from datetime import datetime
 
 import pytest
+from recorded_ledgers import KEPT
 
 from accounting import Budget, Gaussian, Ledger, LedgerBehind, LedgerCorrupted
 from accounting.ledger import Witness, recorder
+from accounting.ledger import ledger as ledgers
 from accounting.ledger.storage import witness as module
 
 BUDGET = Budget(3.0, 1e-6)
@@ -101,6 +106,62 @@ def test_of_two_copies_the_second_to_spend_is_refused_before_its_noise(tmp_path,
         spent(pickle.loads(pickle.dumps(export)), "d")
     with pytest.raises(TypeError, match="witness must be given"):
         Ledger.catch_up(path, None)
+
+
+class Still(datetime):
+    """A clock that stands still, as two hosts may have it within a microsecond."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return cls(2027, 1, 1, tzinfo=tz)
+
+
+def test_copies_with_equal_clocks_make_different_entries(tmp_path, elsewhere, monkeypatch):
+    for clocked in (ledgers, recorder):
+        monkeypatch.setattr(clocked, "datetime", Still)
+    Ledger.create(tmp_path / "spends", BUDGET, witness=elsewhere).close()
+    shutil.copy(tmp_path / "spends", tmp_path / "copy")
+    ledger, other = (Ledger.open(tmp_path / name, witness=elsewhere) for name in ("spends", "copy"))
+    ledger.spend(Gaussian(20.0), label="weekly")
+    with pytest.raises(LedgerCorrupted):
+        other.spend(Gaussian(20.0), label="weekly")
+    # all that somebody asks for, the opening included
+    for twice in ("spend", "commit", "mark", "quota"):
+        one = Ledger(BUDGET)
+        other = Ledger.from_json(one.to_json())
+        for each in (one, other):
+            if twice == "spend":
+                each.spend(Gaussian(20.0))
+            elif twice == "mark":
+                each.mark("a", 1, "aa")
+            elif twice == "quota":
+                each.set_quota("north", Budget(1.0, 1e-6))
+        if twice == "commit":
+            row = one.spend(Gaussian(20.0))
+            other = Ledger.from_json(one.to_json())
+            for each in (one, other):
+                each.commit(row)
+        assert one.head != other.head
+        assert Ledger.from_json(other.to_json()).head == other.head
+    assert Ledger(BUDGET).head != Ledger(BUDGET).head
+
+
+@pytest.mark.parametrize("name", ["everything", "persons"])
+def test_a_ledger_and_a_witness_of_an_earlier_release_go_on(name, tmp_path):
+    with zipfile.ZipFile(KEPT) as kept:
+        path = kept.extract(name, tmp_path)
+    witness = shutil.copy(path, tmp_path / "witness")
+    old = Ledger.open(path).head
+    with Ledger.open(path, witness=witness) as ledger:
+        assert (ledger.head, ledger.verify()) == (old, old)
+        assert Ledger.from_json(ledger.to_json()).head == old
+        spent(ledger, "with a nonce")
+        ledger.verify(expected_head=old)
+        text = ledger.to_json()
+    assert Ledger.open(witness).verify(expected_head=old) == ledger.head
+    assert Ledger.from_json(text, expected_head=old).head == ledger.head
+    had = ["nonce" in item["entry"] for item in json.loads(text)["entries"]]
+    assert had == [False] * (len(had) - 2) + [True, True]
 
 
 def test_what_a_witness_could_not_be_told_counts_and_is_told_later(tmp_path):
