@@ -110,7 +110,7 @@ def run(
     from dpbandits.lab.tables import Table
 
     if out is not None:  # before anything is released
-        writable(out, ".json")
+        writable(out, ".json", read=(file, ledger, witness))
     table = Table(file)
     table.require([value, arm, *([] if person is None else [person])])
     codes, names = table.codes(arm)
@@ -171,7 +171,7 @@ def report(
     from dpbandits.cli.report import console
     from dpbandits.experiment import Experiment, ExperimentResults
 
-    writable(out, ".html")
+    writable(out, ".html", read=(source,))
     if not source.is_file():
         raise FileNotFoundError(f"there is no file {source}")
     if source.suffix in (".csv", ".parquet"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -94,11 +95,11 @@ def folder(out: Path) -> None:
         raise ValueError(f"--out must be a folder that can be written to, got {str(out)!r}")
 
 
-def writable(out: Path, suffix: str) -> None:
-    """Refuse a file that is called otherwise, or could not be written."""
+def writable(out: Path, suffix: str, *, read: Iterable[str | Path | None]) -> None:
+    """Refuse a file that is called otherwise, could not be written, or is one that the command reads."""
     if out.suffix != suffix:
         raise ValueError(f"--out must be a{'n' if suffix == '.html' else ''} {suffix} file, got {out}")
-    check_targets({"--out": out})
+    check_targets({"--out": out}, read=read)
 
 
 def kept_in(resume: Path | None) -> None:

@@ -41,7 +41,7 @@ def audit_command(
     """
     made = datetime.now(UTC)
     with refusals():
-        check_targets({"--html": html, "--json": None if str(json) == "-" else json}, read=(ledger,))
+        check_targets({"--html": html, "--json": None if str(json) == "-" else json}, read=(ledger, witness))
         name = ledger_name(ledger)
         from accounting import LedgerCorrupted
         from accounting.audit import recompute

@@ -246,8 +246,12 @@ class Page(HTMLParser):
 
 
 def test_audit_of_a_good_ledger(path, tmp_path):
+    with Ledger.open(path) as ledger:
+        ledger.backup(witness := tmp_path / "witness")
     for command in (["audit"], ["ledger", "card"]):  # neither writes over what it reads
-        assert "--html must be a file of its own" in run(*command, path, "--html", path, status=2)
+        for option, target in (("--html", path), ("--html", witness), *[("--json", witness)] * (command == ["audit"])):
+            output = run(*command, path, "--witness", witness, option, target, status=2)
+            assert f"{option} must be a file of its own" in output
     output = run("audit", path, "--html", tmp_path / "report.html")
     with Ledger.open(path) as ledger:
         figures = compare(ledger.total, 1e-6)

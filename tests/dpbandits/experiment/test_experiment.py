@@ -591,6 +591,11 @@ def test_a_table_from_the_command_line_and_its_page(call, tmp_path):
     run = "run", "test.csv", "--person", "person", "--baseline", "old"
     for nowhere in ("none/test.json", "test.html", "."):  # which costs nothing
         assert "--out must be a" in call(*run, "--ledger", "ledger", "--out", nowhere).output
+    Ledger.create(tmp_path / "l.json", Budget(2.0, 0.0, unit="person"), witness=tmp_path / "w.json").close()
+    watched = "--ledger", "l.json", "--witness", "w.json"
+    for read in ("l.json", "w.json"):
+        assert "--out must be a file of its own" in call(*run, *watched, "--out", read).output
+        assert Ledger.open(tmp_path / read).rows() == []
     assert "budget must allow noise" in call(*run, "--ledger", "ledger", "-e", 1e-9).output
     found = call(*run, "--ledger", "ledger", "--out", "test.json")
     assert found.exit_code == 0, found.output
