@@ -31,7 +31,7 @@ from accounting.ledger.record.entry_types import (
     check_scope,
 )
 from accounting.ledger.record.hash_chain import nonce
-from accounting.ledger.recorder import Recorder
+from accounting.ledger.recorder import Recorder, refuse_crossed
 from accounting.ledger.storage.database import Database
 from accounting.ledger.storage.store import EntryStore, MemoryStore
 from accounting.ledger.storage.witness import Watch, Witness
@@ -147,7 +147,7 @@ class Ledger:
         Raises
         ------
         FileExistsError
-            If there is something already.
+            If there is something already, or a witness. Nothing is made then.
         OSError
             If the disk or the server cannot be used.
         ValueError
@@ -168,10 +168,15 @@ class Ledger:
         """
         asked = replace(_opening(budget, accountant, failure_delta, plan), witnessed=witness is not None)
         with closing(_stored(path)) as stored:
+            exists = f"{stored.name} exists already: Ledger.open opens it"
+            if stored.exists():
+                raise FileExistsError(exists)
+            # all that can be refused is refused while nothing is there
+            beside = _new_witness(witness, stored)
             if not stored.create(asked):
-                raise FileExistsError(f"{stored.name} exists already: Ledger.open opens it")
-            if witness is not None and not isinstance(witness, Witness):
-                stored.copy(_witnessing(witness, stored))
+                raise FileExistsError(exists)
+            if beside is not None:
+                stored.copy(beside)
         return cls.open(path, witness=witness)
 
     @classmethod
@@ -246,8 +251,10 @@ class Ledger:
                 )
             ledger = cls.__new__(cls)
             watch = _watch(witness, stored)
+            if watch is not None:
+                refuse_crossed(stored, watch)
             ledger._begin(stored, watch)
-            with ledger._recorder.reading() as balance:
+            with ledger._recorder.reading(unwitnessed=True) as balance:
                 opening = balance.opening
             if watch is not None:
                 watch.check()
@@ -569,9 +576,14 @@ class Ledger:
         where = f"in {store.name!r}" if isinstance(store, Database) else "in memory"
         if self.closed:
             return f"<Ledger {where}, closed>"
-        if self.budget is None:
-            return f"<Ledger {where}, no budget, {len(self.rows())} releases>"
-        return f"<Ledger {where}, {self.budget}: {self._spent_and_booked()}>"
+        try:
+            if self.budget is None:
+                told = f"no budget, {len(self.rows())} releases"
+            else:
+                told = f"{self.budget}: {self._spent_and_booked()}"
+        except OSError as error:
+            told = f"of which nothing can be told: {error}"
+        return f"<Ledger {where}, {told}>"
 
     def _spent_and_booked(self) -> str:
         """What everything costs as a list, and what the filter counts, which cannot be spent again."""
@@ -591,7 +603,7 @@ class Ledger:
     @property
     def budget(self) -> Budget | None:
         """What may be spent; fixed when the ledger was made."""
-        with self._recorder.reading() as balance:
+        with self._recorder.reading(unwitnessed=True) as balance:
             return balance.budget
 
     @property
@@ -602,13 +614,13 @@ class Ledger:
     @property
     def witnessed(self) -> bool:
         """Whether it was made with a witness: then it is spent from only where that is named, too (:meth:`open`)."""
-        with self._recorder.reading() as balance:
+        with self._recorder.reading(unwitnessed=True) as balance:
             return balance.opening.witnessed
 
     @property
     def accountant(self) -> str | None:
         """What the filter counts: the caller's choice, or what follows from the first release; None before that."""
-        with self._recorder.reading() as balance:
+        with self._recorder.reading(unwitnessed=True) as balance:
             return balance.opening.accountant if balance.filter is None else balance.filter.rule.accountant
 
     @property
@@ -629,12 +641,21 @@ class Ledger:
     def newest_mark(self, run: str) -> Mark | None:
         """The last mark of a run, by whichever process; None if it has none.
 
-        It waits for whoever is writing: a commit may still be on its way to a database when its process is gone.
+        It waits for whoever is writing: a commit may still be on its way to a database when its process is gone. And
+        it waits for the witness to have the mark, as a state that has it is published.
+
+        Raises
+        ------
+        OSError
+            If the witness does not answer.
+        ValueError
+            If the ledger was made with a witness, and was opened without.
         """
         with self._recorder.lock:
             if not self.closed:
                 self._recorder.store.append(lambda _: None)  # which takes the store's lock, and writes nothing
             with self._recorder.reading() as balance:
+                self._recorder.refuse_unwitnessed(balance)
                 return balance.marks.get(run)
 
     def quotas(self) -> dict[str, Budget]:
@@ -709,13 +730,20 @@ class Ledger:
             return balance.remaining(scope)
 
     def rows(self, *, scope: str | None = None) -> list[Row]:
-        """Everything recorded (in a scope and its parts), oldest first, each row with its outcome so far."""
+        """Everything recorded (in a scope and its parts), oldest first, each row with its outcome so far.
+
+        Raises
+        ------
+        OSError
+            If the ledger's witness does not have all of it, and does not answer.
+        """
         recorder = self._recorder
         with recorder.held() as position:
             if self.closed:
                 found = RowsRead().extended((entry for _, entry in recorder.store.everything(position)), position)
             else:
                 found = self._rows.read(recorder.store)
+            recorder.tell(max(position.entries, self._rows.entries))
         return found if scope is None else [row for row in found if inside(row.scope, scope)]
 
     def verify(self, *, expected_head: str | None = None) -> str:
@@ -902,6 +930,33 @@ def _witnessing(witness: str | os.PathLike[str], stored: Database) -> Database:
     if found.address == stored.address:
         raise ValueError(f"witness must be another place than the ledger's, got {found.name}: use another volume")
     return found
+
+
+def _new_witness(witness: str | os.PathLike[str] | Witness | None, stored: Database) -> Database | None:
+    """Where the witness of a new ledger is to be made, if it is one at a path or an address; it must have seen nothing.
+
+    Raises
+    ------
+    FileExistsError
+        If it has seen something.
+    FileNotFoundError
+        If the folder for it is missing.
+    """
+    if witness is None:
+        return None
+    if isinstance(witness, Witness):
+        made, name, there = None, witness.name, witness.newest()[0] > 0
+    else:
+        made = _witnessing(witness, stored)
+        name, there = made.name, made.exists()
+        if made.path is not None and not made.path.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {made.path.parent} for the witness: is its volume mounted?")
+    if there:
+        raise FileExistsError(
+            f"there is a witness {name} already, of a ledger that is elsewhere or lost: Ledger.restore makes that one "
+            f"again of its witness, and a new ledger needs a witness of its own"
+        )
+    return made
 
 
 def _watch(witness: str | os.PathLike[str] | Witness | None, stored: Database) -> Watch | None:

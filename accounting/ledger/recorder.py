@@ -22,10 +22,11 @@ from accounting.errors import LedgerCorrupted
 from accounting.ledger.record.balance import Balance, Undecided
 from accounting.ledger.record.entry_types import Entry, Mark, Quota, Settlement, Spend, Summary
 from accounting.ledger.record.hash_chain import nonce
+from accounting.ledger.storage.database import Database
 from accounting.ledger.storage.store import EntryStore, MemoryStore, Position
 from accounting.ledger.storage.witness import Watch
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "refuse_crossed"]
 
 _E = TypeVar("_E", Spend, Settlement, Mark, Quota)
 
@@ -92,14 +93,37 @@ class Recorder:
                 self.disconnect()
 
     @contextmanager
-    def reading(self) -> Iterator[Balance]:
-        """The balance, up to date and held."""
+    def reading(self, *, unwitnessed: bool = False) -> Iterator[Balance]:
+        """The balance, up to date and held; the witness has all of it, unless it is asked for ``unwitnessed``.
+
+        Raises
+        ------
+        OSError
+            If the witness lacks some of it, and does not answer.
+        """
         with self.lock:
             known = self._take()
             try:
+                if not unwitnessed:
+                    self.tell(known.position.entries)
                 yield known.balance
             finally:
                 self._known = known
+
+    def tell(self, entries: int) -> None:
+        """See to it that the witness, if there is one, has this many entries; before anybody acts on them."""
+        if self.watch is None or self.watch.seen >= entries:
+            return
+        try:
+            self.watch.follow()
+        finally:
+            if self.closed:
+                self.disconnect()
+
+    def refuse_unwitnessed(self, balance: Balance) -> None:
+        """Refuse to go on with a ledger that was made with a witness, and was opened without."""
+        if self.watch is None and balance.opening.witnessed:
+            raise ValueError(self._unwitnessed())
 
     @contextmanager
     def held(self) -> Iterator[Position]:
@@ -182,8 +206,8 @@ class Recorder:
         known: _Known | None = taken
         after: _Known | None = None
         try:
-            if self.watch is None and taken.balance.opening.witnessed:
-                raise ValueError(self._unwitnessed())
+            self.refuse_unwitnessed(taken.balance)
+            self.tell(taken.position.entries)
             made = decide(taken.balance, False)
 
             def make(now: Position) -> list[Entry] | None:
@@ -225,6 +249,32 @@ class Recorder:
             for entry in entries
         )
         return entries if quick and position == now else None
+
+
+def refuse_crossed(store: Database, watch: Watch) -> None:
+    """Refuse a ledger and a witness that are named the other way round where this process has them open already.
+
+    Each of two that spend at the same moment would write to its own first, and find another entry with its witness.
+    Between processes nobody can tell before that happens.
+
+    Raises
+    ------
+    ValueError
+    """
+    with _registry_lock:
+        crossed = any(
+            not other.closed
+            and other.watch is not None
+            and isinstance(other.store, Database)
+            and other.watch.given == store.address
+            and other.store.address == watch.given
+            for other in _recorders
+        )
+    if crossed:
+        raise ValueError(
+            f"witness must be another one than the ledger's own ledger, got {watch.given}, which this process has open "
+            f"with {store.name} for its witness: name the two the same way round everywhere"
+        )
 
 
 # ------------------------------------------------------------------------------------------------------ forks

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledgers import Shelf
 
 from accounting import Budget, Ledger
 from dpkit.states import Run, RunStopped
@@ -60,6 +61,26 @@ def test_a_checkpoint_is_a_state_that_is_out(tmp_path: Path) -> None:
         assert (tree["total"], tree["run"]["step"]) == (step, step)
         assert mark is None or mark.digest == digest
         assert sorted(path.name for path in tmp_path.iterdir()) == [".sums.state.lock", "sums.state"]
+
+
+def test_a_draft_whose_mark_the_witness_lacks_is_not_moved(tmp_path: Path) -> None:
+    shelf = Shelf()
+    ledger = Ledger.create(tmp_path / "ledger", B, witness=shelf)
+    run = Run("sums", ledger=ledger)
+    run.keep_in(tmp_path / "sums.state")
+    release(run, {"total": 1.0})
+    before = (tmp_path / "sums.state").read_bytes()
+    shelf.away = True
+    for _ in range(2):
+        with pytest.raises(OSError, match="out of reach"):
+            release(run, {"total": 2.0}) if run.stopped is None else newest(tmp_path / "sums.state", ledger)
+        assert (tmp_path / "sums.state").read_bytes() == before
+    shelf.away = False
+    assert newest(tmp_path / "sums.state", ledger)[0]["total"] == 2.0
+    assert len(shelf.objects) == ledger.entries == 2
+    # and by the word of a ledger that is opened without its witness none is moved
+    with pytest.raises(ValueError, match="made with a witness, and was opened without"):
+        newest(tmp_path / "sums.state", Ledger.open(tmp_path / "ledger"))
 
 
 def test_of_two_that_go_on_with_a_state_one_is_stopped_for_good(tmp_path: Path) -> None:

@@ -308,14 +308,15 @@ class Database(ABC):
         return link(head, to_dict(entry))
 
     def _refuse_inside(self) -> None:
-        """Refuse a signal handler that came in the middle of :meth:`append`."""
-        frame = sys._getframe(2)  # who asked for a connection at rest, perhaps append itself
+        """Refuse a signal handler that came in the middle of :meth:`append` or :meth:`add`."""
+        writing = Database.append.__code__, Database.add.__code__
+        frame = sys._getframe(2)  # who asked for a connection at rest, perhaps one of the two itself
         while frame.f_back is not None:
             frame = frame.f_back
-            if frame.f_code is Database.append.__code__ and frame.f_locals.get("self") is self:
+            if frame.f_code in writing and frame.f_locals.get("self") is self:
                 raise RuntimeError(
                     f"{self.name} is being written by the very thread that a signal handler interrupted: nothing "
-                    f"was recorded; record outside of signal handlers"
+                    f"was recorded there; record outside of signal handlers"
                 )
 
     def copy(self, target: Database) -> None:

@@ -141,7 +141,7 @@ class PostgreSQLSchema(Database):
 
     def _commit(self, connection: psycopg.Connection[Any]) -> None:
         if connection.execute("COMMIT").statusmessage != "COMMIT":
-            raise OSError(f"{self.name} has rolled back: nothing was recorded")
+            raise OSError(f"{self.name} has rolled back: nothing was recorded there")
 
     def _leave(self, connection: psycopg.Connection[Any]) -> None:
         """Close what is still in a transaction, or was given up in the meantime: the server rolls back."""
@@ -163,7 +163,7 @@ class PostgreSQLSchema(Database):
             yield
         except psycopg.errors.LockNotAvailable as error:
             raise TimeoutError(
-                f"{self.name} was locked by another process for {_WAIT_SECONDS:g} s; nothing was recorded"
+                f"{self.name} was locked by another process for {_WAIT_SECONDS:g} s; nothing was recorded there"
             ) from error
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.DataError) as error:
             self.close()

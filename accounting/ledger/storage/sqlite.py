@@ -175,7 +175,7 @@ class SQLiteFile(Database):
             code = getattr(error, "sqlite_errorname", "")
             if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
                 raise TimeoutError(
-                    f"{self.path} was locked by another process for {_WAIT_SECONDS:g} s; nothing was recorded"
+                    f"{self.path} was locked by another process for {_WAIT_SECONDS:g} s; nothing was recorded there"
                 ) from error
             if "_".join(code.split("_")[:2]) in _SURROUNDINGS:
                 way = "" if self.path.parent.is_dir() else f": there is no folder {self.path.parent}"

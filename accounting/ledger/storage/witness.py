@@ -8,6 +8,11 @@ entries, and not only the last hash: what was spent is then charged again by add
 crash between the two leaves the witness one entry behind, of which nothing was released; the next opening tells it. So
 a witness that has seen more than the ledger holds means that the ledger went back, always.
 
+*Reading.* Another process may see an entry in the ledger before the witness has it. Whoever acts on it (a draft that
+has its mark is published, a run that is charged begins) would release for an entry that the witness never got. So a
+ledger tells its witness what it has read before it answers (:meth:`accounting.ledger.recorder.Recorder.tell`). And
+nothing is recorded on top of what the witness lacks, so that retries against one that is away charge once.
+
 *Branches.* Two copies of a ledger that are spent from side by side have different entries of the same number. A witness
 takes the first, and refuses the second before its noise is drawn.
 
@@ -84,7 +89,7 @@ class Watch:
 
     def __init__(self, given: Any, witness: Witness, store: Database) -> None:
         self.given, self._witness, self._store = given, witness, store
-        self._seen = 0
+        self.seen = 0  # how many entries the witness surely has
 
     def check(self) -> None:
         """Refuse a ledger that does not hold what the witness has seen, and tell the witness what it lacks.
@@ -102,7 +107,7 @@ class Watch:
                 f"catch_up, `dpkit ledger catch-up`, or `dpbandits serve restore` for a service"
             )
         self._same(seen, head)
-        self._seen = seen
+        self.seen = seen
         self.follow()
 
     def follow(self) -> None:
@@ -115,10 +120,20 @@ class Watch:
         LedgerCorrupted
             If the witness has seen another history.
         """
-        rows = self._store.rows(self._seen)
-        if rows:
+        rows = self._store.rows(self.seen)
+        if not rows:
+            return
+        try:
             self._witness.add(rows)
-            self._seen = rows[-1][0] + 1
+        except OSError as error:
+            # the witness speaks of itself; what it lacks stands in the ledger all the same
+            raise (TimeoutError if isinstance(error, TimeoutError) else OSError)(
+                f"{self._store.name} holds entries that its witness {self._witness.name} does not have ({error}): they "
+                f"count, nothing may be released for them, and nothing more is recorded or told before the witness has "
+                f"them. If it is lost, Ledger.backup or `dpkit ledger backup` makes another"
+            ) from error
+        # a signal handler may have told more in the meantime
+        self.seen = max(self.seen, rows[-1][0] + 1)
 
     def give_back(self) -> int:
         """Add to the ledger what the witness has seen and the ledger lacks; how many entries."""

@@ -22,6 +22,11 @@ class RowsRead:
     def __init__(self) -> None:
         self._held: tuple[list[Row], Position] = [], Position(0, START)
 
+    @property
+    def entries(self) -> int:
+        """How many entries were read."""
+        return self._held[1].entries
+
     def read(self, store: EntryStore) -> list[Row]:
         """All rows."""
         entries, position = store.unread(self._held[1])

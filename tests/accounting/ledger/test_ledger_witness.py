@@ -3,43 +3,24 @@
 import json
 import pickle
 import shutil
+import signal
+import sqlite3
 import zipfile
+from contextlib import closing
 from datetime import datetime
 
 import pytest
+from ledgers import Shelf
 from recorded_ledgers import KEPT
 
 from accounting import Budget, Gaussian, Ledger, LedgerBehind, LedgerCorrupted
 from accounting.ledger import Witness, recorder
 from accounting.ledger import ledger as ledgers
+from accounting.ledger.storage import sqlite
 from accounting.ledger.storage import witness as module
+from accounting.ledger.storage.sqlite import SQLiteFile
 
 BUDGET = Budget(3.0, 1e-6)
-
-
-class Shelf:
-    """A store of objects that replaces none, and may be out of reach."""
-
-    name = "the shelf"
-
-    def __init__(self):
-        self.objects, self.away = {}, False
-
-    def newest(self):
-        return (len(self.objects), self.objects[len(self.objects) - 1][1]) if self.objects else (0, "")
-
-    def add(self, rows):
-        if self.away:
-            raise OSError("the shelf is out of reach")
-        for number, body, hash in rows:
-            if self.objects.setdefault(number, (body, hash)) != (body, hash):
-                raise LedgerCorrupted(f"the shelf has another entry {number}")
-
-    def rows(self, first):
-        return [(number, *self.objects[number]) for number in range(first, len(self.objects))]
-
-    def close(self):
-        pass
 
 
 @pytest.fixture(params=["file", "server", "shelf"])
@@ -179,6 +160,163 @@ def test_what_a_witness_could_not_be_told_counts_and_is_told_later(tmp_path):
     shelf.objects.popitem()
     Ledger.open(path, witness=shelf)
     assert len(shelf.objects) == 4
+
+
+def test_retries_against_a_witness_that_is_away_charge_once(tmp_path):
+    shelf = Shelf()
+    ledger = Ledger.create(tmp_path / "spends", BUDGET, witness=shelf)
+    shelf.away = True
+    for attempt in (
+        *[lambda: ledger.spend(Gaussian(20.0), label="daily")] * 3,
+        lambda: ledger.mark("a", 1, "aa"),
+        lambda: ledger.set_quota("north", Budget(1.0, 1e-6)),
+    ):
+        with pytest.raises(OSError, match=r"its witness the shelf does not have .*out of reach.*Ledger\.backup"):
+            attempt()
+    assert ledger.entries == 2
+    shelf.away = False
+    assert [row.label for row in ledger.rows()] == ["daily"]
+    assert len(shelf.objects) == 2
+
+
+def test_nothing_is_told_that_the_witness_lacks(tmp_path):
+    """Whoever acts on an entry that the witness never got would release for it, and again after a step back."""
+    shelf = Shelf()
+    ledger = Ledger.create(tmp_path / "spends", BUDGET, witness=shelf)
+    ledger.set_quota("north", Budget(1.0, 1e-6))
+    asked = (
+        ledger.rows, ledger.remaining, ledger.epsilon, ledger.quotas, ledger.scopes, lambda: ledger.total,
+        lambda: ledger.simulation, lambda: ledger.quota_booked("north"), lambda: ledger.newest_mark("a"),
+    )  # fmt: skip
+    told = [ask() for ask in asked]
+    shelf.away = True
+    with pytest.raises(OSError, match="out of reach"):
+        ledger.mark("a", 1, "aa")
+    for closed in (False, True):
+        for ask in asked:
+            with pytest.raises(OSError, match=r"its witness the shelf does not have"):
+                ask()
+        assert ("closed" if closed else "the shelf does not have") in repr(ledger)
+        # what shows what is there, and what makes another witness
+        assert (ledger.budget, ledger.witnessed, ledger.entries) == (BUDGET, True, 3)
+        assert ledger.verify() == ledger.head == Ledger.from_json(ledger.to_json()).head
+        if not closed:
+            ledger.backup(tmp_path / "another")
+            ledger.close()
+    with Ledger.open(tmp_path / "spends", witness=tmp_path / "another") as found:
+        assert found.newest_mark("a").step == 1
+    shelf.away = False
+    assert ledger.newest_mark("a").step == 1
+    assert len(shelf.objects) == 3
+    assert [ask() for ask in asked[:-1]] == told[:-1]
+
+
+@pytest.mark.parametrize("ask", [Ledger.rows, Ledger.remaining, lambda ledger: ledger.newest_mark("a")])
+def test_who_reads_what_another_process_could_not_tell_tells_the_witness(ask, tmp_path, elsewhere, monkeypatch):
+    killed = Ledger.create(tmp_path / "spends", BUDGET, witness=elsewhere)
+    other = Ledger.open(tmp_path / "spends", witness=elsewhere)
+    shutil.copy(tmp_path / "spends", tmp_path / "snapshot")
+    with monkeypatch.context() as patch:
+        patch.setattr(module.Watch, "follow", lambda self: None)
+        killed.mark("a", 1, "aa")
+    followed = []
+    real = module.Watch.follow
+    monkeypatch.setattr(module.Watch, "follow", lambda self: followed.append(real(self)))
+    for _ in range(3):
+        ask(other)
+    assert len(followed) == 1  # nothing is asked of the witness where nothing is new
+    other.close()
+    shutil.copy(tmp_path / "snapshot", tmp_path / "spends")
+    with pytest.raises(LedgerBehind):
+        Ledger.open(tmp_path / "spends", witness=elsewhere)
+
+
+def test_a_mark_is_told_by_nobody_who_has_no_witness(tmp_path):
+    """A state would be published for it; rows can be read."""
+    with Ledger.create(tmp_path / "spends", BUDGET, witness=tmp_path / "witness") as ledger:
+        ledger.mark("a", 1, "aa")
+        export = Ledger.from_json(ledger.to_json())
+    for alone in (export, Ledger.open(tmp_path / "spends")):
+        with pytest.raises(ValueError, match="made with a witness"):
+            alone.newest_mark("a")
+        assert alone.rows() == []
+
+
+def test_a_witness_that_is_locked_speaks_of_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite, "_WAIT_SECONDS", 0.05)
+    ledger = Ledger.create(tmp_path / "spends", BUDGET, witness=tmp_path / "witness")
+    with closing(sqlite3.connect(tmp_path / "witness", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(
+            TimeoutError,
+            match=r"spends holds entries that its witness .*witness does not have \(.*witness was locked by another "
+            r"process for 0\.05 s; nothing was recorded there\): they count",
+        ):
+            ledger.spend(Gaussian(20.0), label="a")
+        other.execute("ROLLBACK")
+    assert [row.label for row in ledger.rows()] == ["a"]
+
+
+@pytest.mark.parametrize("where", ["INSERT", "UPDATE", "COMMIT"])
+def test_a_signal_handler_that_records_while_the_witness_is_written_is_refused(where, tmp_path, monkeypatch):
+    ledger = Ledger.create(tmp_path / "spends", BUDGET, witness=tmp_path / "witness")
+    refused = []
+
+    def handler(*_):
+        with pytest.raises(RuntimeError, match=r"witness is being written by the very thread") as error:
+            ledger.spend(Gaussian(20.0), label="in the handler")
+        refused.append(error)
+
+    def interrupted(real):
+        def call(self, connection, statement="COMMIT", *values):
+            if self.path.name == "witness" and statement.startswith(where) and not refused:
+                signal.raise_signal(signal.SIGUSR1)
+            return real(self, connection, *([] if statement == "COMMIT" else [statement, *values]))
+
+        return call
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with monkeypatch.context() as patch:
+            for name in ("_execute", "_commit"):
+                patch.setattr(SQLiteFile, name, interrupted(getattr(SQLiteFile, name)))
+            ledger.spend(Gaussian(20.0), label="outside")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(refused) == 1
+    spent(ledger, "after")
+    assert [row.label for row in ledger.rows()] == ["outside", "after"]
+    assert ledger.verify() == Ledger.open(tmp_path / "witness").verify()
+
+
+def test_where_a_ledger_cannot_have_its_witness_none_is_made(tmp_path, elsewhere):
+    path = tmp_path / "spends"
+    with Ledger.create(path, BUDGET, witness=elsewhere) as ledger:
+        spent(ledger, "a")
+    with pytest.raises(FileExistsError, match=r"spends exists already: Ledger\.open opens it"):
+        Ledger.create(path, BUDGET, witness=elsewhere)
+    path.unlink()  # a volume is lost
+    for _ in range(2):
+        with pytest.raises(
+            FileExistsError, match=r"there is a witness .* already.*Ledger\.restore makes that one again"
+        ):
+            Ledger.create(path, BUDGET, witness=elsewhere)
+        with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere for the witness"):
+            Ledger.create(path, BUDGET, witness=tmp_path / "nowhere" / "witness")
+        assert not path.exists()
+    if isinstance(elsewhere, str):
+        Ledger.restore(elsewhere, path).close()
+        with Ledger.open(path, witness=elsewhere) as ledger:
+            assert [row.label for row in ledger.rows()] == ["a"]
+
+
+def test_a_pair_that_is_named_the_other_way_round_in_one_process_is_refused(tmp_path):
+    ledger, witness = tmp_path / "spends", tmp_path / "witness"
+    with Ledger.create(ledger, BUDGET, witness=witness):
+        with pytest.raises(ValueError, match="name the two the same way round everywhere"):
+            Ledger.open(witness, witness=ledger)
+        Ledger.open(ledger, witness=witness).close()
+    Ledger.open(witness, witness=ledger).close()  # which has taken over
 
 
 def test_several_processes_tell_one_witness(tmp_path, elsewhere, monkeypatch):

@@ -15,12 +15,13 @@ from itertools import count
 import numpy as np
 import pytest
 from interrupts import interrupted
+from ledgers import Shelf
 from private_policies import BUDGET, EPOCHS, SMALL, offered, play, small
 from tabled import tabled
 
-from accounting import Budget, Ledger
+from accounting import Budget, Ledger, LedgerBehind
 from dpbandits import Policy
-from dpbandits.policies import OnePassPrivateGLM
+from dpbandits.policies import Doubling, OnePassPrivateGLM
 from dpkit.models.links import get_link
 from dpkit.states import RunStopped, files
 
@@ -161,6 +162,49 @@ def test_loading_with_a_wrong_ledger_does_not_cost_the_marked_draft(tmp_path, mo
     assert len(files.drafts(tmp_path / "c")) == 1
     assert loaded(tmp_path / "c", ledger=ledger).releases == 1
     assert files.drafts(tmp_path / "c") == []
+
+
+def test_a_release_that_the_witness_does_not_have_is_seen_by_nobody(tmp_path):
+    """Not even by who loads the checkpoint with a ledger that is open: it would be noised again after a step back."""
+    shelf, volume = Shelf(), tmp_path / "volume"
+    volume.mkdir()
+    ledger = Ledger.create(volume / "ledger", BUDGET, witness=shelf)
+    policy = one(ledger=ledger, checkpoint=volume / "checkpoint", first_batch=4, horizon=40)
+    while not policy.due():
+        policy.update(policy.select(np.eye(policy.dim)), 1.0)
+    shutil.copytree(volume, tmp_path / "snapshot")
+    shelf.away = True
+    with pytest.raises(OSError, match="out of reach"):
+        policy.select(np.eye(policy.dim))
+    with pytest.raises(OSError, match="the shelf does not have"):
+        loaded(volume / "checkpoint", ledger=ledger)
+    shelf.away = False
+    policy.run.release_hold()
+    again = loaded(volume / "checkpoint", ledger=ledger)
+    assert again.released().number == 1
+    again.run.release_hold()
+    ledger.close()
+    shutil.copy(tmp_path / "snapshot" / "ledger", volume / "ledger")
+    with pytest.raises(LedgerBehind):
+        Ledger.open(volume / "ledger", witness=shelf)
+
+
+def test_an_epoch_that_is_charged_begins_once_the_witness_knows(tmp_path):
+    shelf = Shelf()
+    ledger = Ledger.create(tmp_path / "ledger", BUDGET, witness=shelf)
+    policy = Doubling(2, "OnePassPrivateGLM", budget=BUDGET, first_epoch=8, ledger=ledger, label="doubled")
+    while not policy.over():
+        policy.update(policy.select(np.eye(2)), 1.0)
+    shelf.away = True
+    for _ in range(3):
+        with pytest.raises(OSError, match="out of reach"):
+            policy.select(np.eye(2))
+    assert policy.epoch == 0
+    shelf.away = False
+    policy.select(np.eye(2))
+    assert policy.epoch == 1
+    assert [row.label for row in ledger.rows()] == ["doubled: epoch 0", "doubled: epoch 1"]
+    assert len(shelf.objects) == ledger.entries
 
 
 def test_two_runs_of_one_label_on_one_ledger_are_two(tmp_path):
