@@ -96,16 +96,25 @@ def check_folders(places: Mapping[str, Any]) -> None:
 
 
 def ledger_for(place: Path | str, witness: Path | str | None, budget: Budget, scope: str | None) -> str:
-    """Make a ledger and its witness where they are missing; in a line, what is there now."""
+    """Make a ledger and its witness where they are missing; in a line, what is there now.
+
+    Raises
+    ------
+    Mismatch
+        If the ledger alone is missing: what its witness has seen must not begin anew.
+    """
     name = named(place, "ledger")
     try:
         Ledger.create(place, budget, witness=witness).close()
         return f"made the ledger {name}, with a budget of ε = {budget.epsilon:g}"
-    except FileExistsError:
-        pass
+    except FileExistsError as error:
+        there = str(error)
     if witness is not None:
-        with suppress(FileExistsError), Ledger.open(place) as ledger:
-            ledger.backup(witness)
+        try:
+            with suppress(FileExistsError), Ledger.open(place) as ledger:
+                ledger.backup(witness)
+        except FileNotFoundError:
+            raise Mismatch(f"storage.ledger: {there}") from None
     with opened_books(place, budget, witness, None) as ledger:
         return f"the ledger {name} is there, with ε = {ledger.remaining(scope=scope):.6g} left"
 

@@ -272,8 +272,20 @@ def test_a_volume_that_is_put_back_with_its_newest_checkpoint_goes_on(tmp_path):
         assert (learner.policy.decisions, learner.policy.learned.sum()) == (here, learned)
         released(learner, browser, 4)
         assert learner.policy.learned.max() == 1
-    with Ledger.open(config.ledger) as ledger:
+    with Ledger.open(config.ledger, witness=config.witness) as ledger:
         assert ledger.newest_mark(learner.policy.run.id).step == learner.policy.run.step
+
+
+def test_a_ledger_that_is_lost_does_not_begin_anew_beside_its_witness(tmp_path):
+    config = configured(tmp_path, policy=counting(400), storage=f'witness = "{tmp_path / "witness"}"')
+    for path in tmp_path.glob("service.*"):
+        path.unlink()
+    for _ in range(2):
+        with pytest.raises(Mismatch, match=r"storage\.ledger: there is a witness .*Ledger\.restore"):
+            operate.init(config)
+        assert not config.ledger.exists()
+    Ledger.restore(config.witness, config.ledger).close()
+    assert len(Ledger.open(config.ledger, witness=config.witness).rows()) == 1
 
 
 def test_the_ledgers_head_is_published_and_may_be_expected(tmp_path, storage, caplog):
