@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -65,7 +66,7 @@ class Together(Sequence[Pending]):
     Examples
     --------
     >>> made = Together(np.eye(3), [2, 0, 1], range(7, 10))
-    >>> len(made), made[1].index, made[1].round, made.of(9).arm.tolist()
+    >>> len(made), made[1].index, made[1].round, made[made.place(9)].arm.tolist()
     (3, 0, 8, [0.0, 0.0, 1.0])
     """
 
@@ -107,9 +108,9 @@ class Together(Sequence[Pending]):
         note, person = self.notes[i] if self.notes else (), self.persons[i] if self.persons else NOBODY
         return Pending(self.arms[i], self.indices[i], self.rounds[i], note, person)
 
-    def of(self, round: int) -> Pending:
-        """The one that was made in this round, of a stretch of rounds."""
-        return self[round - self.rounds[0]]
+    def place(self, round: int) -> int:
+        """Where the one stands that was made in this round; they ascend."""
+        return round - self.rounds[0] if isinstance(self.rounds, range) else bisect_left(self.rounds, round)
 
     def rows(self) -> Array:
         """The arms, which are of one length, as an array of shape (n, d)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,8 +17,32 @@ from dpkit.states.entries import taken
 __all__ = ["OpenDecisions"]
 
 
+class _Batch(Together):
+    """Decisions that were made together, by rounds that ascend, and how many of them are open."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, made: Together) -> None:
+        super().__init__(made.arms, made.indices, made.rounds, made.notes, made.persons)
+        self.left = len(made)
+
+    def only(self, rounds: list[int]) -> _Batch:
+        """Some of them, whose arms are copies: those of the others are let go of."""
+        at = [*map(self.place, rounds)]
+        if isinstance(self.arms, np.ndarray):
+            arms: Any = self.arms[at]
+            arms.setflags(write=False)
+        else:
+            arms = [self.arms[i] for i in at]
+        notes, persons = ([many[i] for i in at] if many else () for many in (self.notes, self.persons))
+        return _Batch(Together(arms, [self.indices[i] for i in at], rounds, notes, persons))  # type: ignore[arg-type]
+
+
 class OpenDecisions(MutableMapping[int, Pending]):
     """The open decisions of one run by their ids, the oldest first. It knows nothing of learning.
+
+    Decisions that were made together are kept as one array of arms. Whenever half of a batch is closed, those that are
+    open move to an array of their own: each moves once, on average, and at least half of the arms in memory are open.
 
     Attributes
     ----------
@@ -28,7 +53,7 @@ class OpenDecisions(MutableMapping[int, Pending]):
     def __init__(self) -> None:
         self.run = secrets.token_hex(16)
         # by id, or what it was made together with
-        self._made: dict[int, Pending | Together] = {}
+        self._made: dict[int, Pending | _Batch] = {}
 
     def __len__(self) -> int:
         return len(self._made)
@@ -41,20 +66,25 @@ class OpenDecisions(MutableMapping[int, Pending]):
 
     def __getitem__(self, key: int) -> Pending:
         found = self._made[key]
-        return found if isinstance(found, Pending) else found.of(key)
+        return found if isinstance(found, Pending) else found[found.place(key)]
 
     def __setitem__(self, key: int, pending: Pending) -> None:
+        before = self._made.get(key)
         self._made[key] = pending
+        if isinstance(before, _Batch):
+            self._less(before, 1)
 
     def __delitem__(self, key: int) -> None:
-        del self._made[key]
+        before = self._made.pop(key)
+        if isinstance(before, _Batch):
+            self._less(before, 1)
 
     def clear(self) -> None:
         self._made.clear()
 
     def admit(self, made: Together) -> None:
         """Wait for the rewards of decisions that were made together."""
-        self._made.update(dict.fromkeys(made.rounds, made))
+        self._made.update(dict.fromkeys(made.rounds, _Batch(made)))
 
     def those(self, keys: list[int]) -> Together:
         """Decisions by their ids.
@@ -69,18 +99,30 @@ class OpenDecisions(MutableMapping[int, Pending]):
             number, why = found.index(None), "decision must be one whose reward is still open"
             raise ValueError(f"decisions[{number}]: {why}, got decision id {keys[number]!r}")
         first = found[0] if found else None
-        if isinstance(first, Together) and found.count(first) == len(found):
-            at = keys[0] - first.rounds[0]
+        if isinstance(first, _Batch) and found.count(first) == len(found):
+            at = first.place(keys[0])
             part = first[at : at + len(keys)]
             if [*part.rounds] == keys:
                 return part
         made = zip(found, keys, strict=True)
-        return Together.gathered([one.of(key) if isinstance(one, Together) else one for one, key in made])
+        return Together.gathered([one[one.place(key)] if isinstance(one, _Batch) else one for one, key in made])
 
     def close(self, keys: Sequence[int]) -> None:
         """Wait for these no longer."""
-        for key in keys:
-            del self._made[key]
+        found = [*map(self._made.pop, keys)]
+        one_batch = found.count(found[0]) == len(found) if found else False
+        for batch, count in ({found[0]: len(found)} if one_batch else Counter(found)).items():
+            if isinstance(batch, _Batch):
+                self._less(batch, count)
+
+    def _less(self, batch: _Batch, count: int) -> None:
+        """So many of a batch are open no longer."""
+        batch.left -= count
+        if 2 * batch.left <= len(batch):
+            rounds = [round for round in batch.rounds if self._made.get(round) is batch]
+            kept = batch.only(rounds)
+            for round in rounds:  # not by ``update``, which may make room, while somebody goes through all of them
+                self._made[round] = kept
 
     def key(self, decision: Decision | int) -> int:
         """The id of a decision, which is given itself or by its id.
