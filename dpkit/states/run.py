@@ -248,8 +248,8 @@ class Run:
         ------
         RunStopped
             If another process has made this release.
-        OSError, …
-            From the disk or the ledger.
+        OSError, ValueError, …
+            From the disk or the ledger, such as one that is closed.
         """
         draft, digest = None, secrets.token_hex(32)
         marks = self.ledger is not None and self._state_is_out
@@ -265,6 +265,9 @@ class Run:
             except ValueError as error:  # surely not marked; after any other exception it may be
                 if draft is not None:
                     draft.unlink(missing_ok=True)
+                newest = self.ledger.newest_mark(self.id)
+                if newest is None or newest.step < self.step:
+                    raise  # nobody else goes on: the ledger says why it takes no mark
                 self.stop(f"stopped: another process goes on with this run ({error})", resume=False)
                 raise self._refusal() from error
             self._anchor, self._state_is_out = digest, False

@@ -166,3 +166,23 @@ def test_a_state_without_a_ledger_goes_on_by_word_only_and_one_with_a_ledger_by_
         with pytest.raises(ValueError, match="ledger must be given for a state that was made with one"):
             Run("sums").resume({**saved, "ledger": True}, ledger=None, unattended=unattended)
         Run("sums").resume({**saved, "ledger": True}, ledger=Ledger(B), unattended=unattended)
+
+
+@pytest.mark.parametrize("how", ["closed", "without its witness"])
+def test_a_ledger_that_takes_no_mark_is_no_double(how: str, tmp_path: Path) -> None:
+    """It says itself why; and the release is neither seen nor left in a draft."""
+    ledger = Ledger.create(tmp_path / "ledger", B, witness=tmp_path / "witness")
+    run = Run("sums", ledger=ledger)
+    run.keep_in(tmp_path / "sums.state")
+    release(run, {"total": 1.0})
+    if how == "closed":
+        ledger.close()
+    else:
+        run.ledger = Ledger.open(tmp_path / "ledger")
+    with pytest.raises(ValueError, match=r"the ledger is closed|was made with a witness, and was opened without"):
+        release(run, {"total": 2.0})
+    with pytest.raises(RunStopped, match=r"stopped at release 2: load the newest checkpoint, .*sums\.state"):
+        release(run, {"total": 2.0})
+    assert list(tmp_path.glob("*.draft")) == []
+    tree, _ = newest(tmp_path / "sums.state", None)
+    assert tree["total"] == 1.0
