@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from dpkit import randomness
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
     from accounting.ledger import Row
+    from accounting.ledger.record.entry_types import Outcome
 
 __all__ = ["charge", "charged", "settle", "smallest_multiplier", "still_spent"]
 
@@ -35,14 +37,23 @@ def charge(ledger: Ledger | None, cost: Release, label: str, rng: np.random.Gene
     return ledger.spend(cost, label=label, simulation=randomness.is_simulation(rng))
 
 
-def settle(ledger: Ledger | None, row: Row | None) -> None:
-    """Note that what was charged is about to be handed out.
+def settle(ledger: Ledger | None, row: Row | None, outcome: Outcome = "released") -> None:
+    """Note that what was charged is about to be handed out, or what else became of it.
 
     After the last noise was drawn: whatever dies before leaves a row that counts as spent, and says no more than that
-    it was reserved.
+    it was reserved. An answer is not lost where the note cannot be written, or not reach the ledger's witness: ledger
+    and witness had the row before its noise was drawn, and it counts whatever stands in it. A ledger that does not hold
+    the row any more (``LedgerCorrupted``, ``ValueError``) is another matter: then nothing is handed out.
     """
     if ledger is not None and row is not None:
-        ledger.commit(row)
+        try:
+            ledger.commit(row, outcome)
+        except OSError as error:
+            warnings.warn(
+                f"{row.label or 'a release'}: row {row.index} of the ledger is paid, and counts as spent; that it was "
+                f"{outcome} could not be noted everywhere: {error}",
+                stacklevel=3,
+            )
 
 
 @contextmanager

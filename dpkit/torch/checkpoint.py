@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from accounting import BudgetExceeded, Release
 from dpkit import randomness
+from dpkit.mechanisms._checked import settle
 from dpkit.states import Run, files
 from dpkit.states.entries import array, check_kind, conform, entry, generator, generator_text
 from dpkit.states.run import newest
@@ -137,8 +138,8 @@ class Kept:
 
     def close(self) -> None:
         """Let the file go, and note that what was charged here was released."""
-        if self._run.ledger is not None and self._run.charged is not None and self.epochs:
-            self._run.ledger.commit(self._run.charged, "released")
+        if self.epochs:
+            settle(self._run.ledger, self._run.charged)
         self._run.release_hold()
 
     def _tree(self) -> dict[str, Any]:

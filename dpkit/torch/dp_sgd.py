@@ -61,6 +61,7 @@ from accounting import (
 from accounting.checks import integer, ledger_or_none, positive
 from dpkit import randomness
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.mechanisms._checked import settle
 from dpkit.models.losses import GLM
 from dpkit.torch.checkpoint import Kept
 from dpkit.torch.private_optimizer import PrivateSteps
@@ -494,5 +495,4 @@ def _settled(ledger: Ledger | None, row: Row | None) -> Iterator[None]:
         outcome = "released"
         raise
     finally:
-        if ledger is not None and row is not None:
-            ledger.commit(row, outcome)
+        settle(ledger, row, outcome)
