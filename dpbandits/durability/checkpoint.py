@@ -40,6 +40,16 @@ class Checkpoint:
 
     # ------------------------------------------------------------------------------------------- journal first
 
+    # Who does something reads
+    #
+    #     run.stop("was interrupted while …")  # before it is written down
+    #     durable.add(entry)
+    #     ...                                  # do it
+    #     run.end()
+    #
+    # Else what was written and not done would stand in the journal while the object goes on: the reward of a decision
+    # that takes another one later, or a decision after which an arm comes.
+
     def add(self, entry: Entry) -> None:
         """Something is about to be done; a reward is on disk when this returns, or at the end of ``together``."""
         if self._gathered is not None:
@@ -48,29 +58,48 @@ class Checkpoint:
             self.add_all([entry])
 
     def add_all(self, entries: Sequence[Entry]) -> None:
-        """Several things are about to be done; all are written in one piece, or none is."""
-        if self.journal is not None and entries:
-            self.journal.add(entries)
-            rewards = not isinstance(entries, Together) and any(isinstance(entry, tuple) for entry in entries)
-            if rewards and not self._many:
-                self.journal.sync()
+        """Several things are about to be done; all are written in one piece, or none is.
+
+        The run is closed already. Where this raises, nothing is left of the entries and the run is open again; unless
+        they cannot be taken back, as on a disk that fails.
+        """
+        journal = self.journal
+        if journal is None or not entries:
+            return
+        before = journal.extent()
+        try:
+            self._write(journal, entries)
+        except BaseException:
+            journal.cut(before)
+            self._run.end()
+            raise
+
+    def _write(self, journal: Journal, entries: Sequence[Entry]) -> None:
+        journal.add(entries)
+        rewards = not isinstance(entries, Together) and any(isinstance(entry, tuple) for entry in entries)
+        if journal.doubtful or (rewards and not self._many):
+            journal.sync()
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """What is added inside of it is written in one piece, at its end; not at all if that is not reached."""
-        self._gathered = []
+        """What is added inside of it is written in one piece, at its end; not at all if that is not reached.
+
+        It is done by then, so that the run stays closed where this raises.
+        """
         try:
+            self._gathered = []
             yield
             entries, self._gathered = self._gathered, None
-            self.add_all(entries)
+            if self.journal is not None and entries:
+                self._write(self.journal, entries)
         finally:
             self._gathered = None
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Rewards inside of it are written through to the disk together, at its end."""
-        self._many = True
         try:
+            self._many = True
             yield
         finally:
             self._many = False
@@ -119,11 +148,15 @@ def replay(policy: PrivatePolicy[Any], journal: Journal) -> None:
         match entry:
             case Pending():
                 policy.checked_pending(entry)
-                if entry.round >= (decided if known else policy.decisions + 1):
+                if entry.round > (decided if known else policy.decisions):
                     raise ValueError(f"the journal must hold decision {policy.decisions} next, got {entry.round}")
+                # what an interrupt left unmade was not taken back by earlier versions: here it does not count, as the
+                # checkpoint says, and below it was made again
+                if known and entry.round == decided:
+                    continue
                 if entry.round == policy.decisions:
                     policy.admit(entry)
-                else:  # known, or a choice that was made again after an interrupt
+                else:
                     if not known:
                         policy.counted(entry)
                     waiting[entry.round] = entry

@@ -19,7 +19,10 @@ open then; what follows is done again. So a checkpoint need not hold the open de
 how many rewards are late. When most records are of no use to anybody, a new journal begins with the open decisions.
 
 Rewards are written through to the disk before they are acknowledged; a decision is, with the first reward that follows.
-A last line that is not whole is of a write that nobody was told had succeeded.
+A last line that is not whole is of a write that nobody was told had succeeded. What could not be written, or not be
+written through, is taken back (:meth:`Journal.cut`), so that no record tells of what was never done. A system whose
+write failed may count as written what it has lost: what may not be on the disk is then written once more, in place,
+before anything else counts as written through; also by whoever goes on with a journal.
 """
 
 from __future__ import annotations
@@ -62,14 +65,18 @@ class Journal:
     ----------
     records : int
         How many decisions, rewards and others it holds.
+    doubtful : bool
+        Whether something may be on the disk that was taken back, or not be there although the system counts it as
+        written: then the next entry is written through, whatever it is.
     """
 
     def __init__(self, checkpoint: Path, run: str, name: str, seen: int) -> None:
         self._checkpoint = checkpoint
         self._first = ["of", run, name]
         self._name = name
-        self._seen = seen
+        self._seen = self._through = seen  # the latter is how much is on the disk for certain
         self.records = 0
+        self.doubtful = seen > 0
         self.path = _path(checkpoint, name)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
         self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
@@ -114,7 +121,27 @@ class Journal:
 
     def sync(self) -> None:
         """Write through to the disk."""
+        end = self._file.seek(0, os.SEEK_END)
+        if self.doubtful:
+            with self.path.open("r+b") as file:  # which does not append, as the journal's own does
+                file.seek(self._through)
+                rest = file.read()
+                file.seek(self._through)
+                file.write(rest)
+        self.doubtful = True
         getattr(os, "fdatasync", os.fsync)(self._file.fileno())
+        self._through, self.doubtful = end, False
+
+    def extent(self) -> tuple[int, int]:
+        """How long it is, in bytes and in records, for :meth:`cut`."""
+        return self._file.seek(0, os.SEEK_END), self.records
+
+    def cut(self, extent: tuple[int, int]) -> None:
+        """Take back what was added since it was as long as that: it was not written as it should be."""
+        self.doubtful = True
+        end, self.records = extent
+        self._file.truncate(end)
+        self._through = min(self._through, end)
 
     def only_this_one(self) -> None:
         """Delete the journals of earlier checkpoints; the raw data in them has served."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Loader",
+    "charged",
     "config_of",
     "constructor_arguments",
     "gathered",
@@ -194,6 +195,15 @@ def open_decision(policy: Policy, pending: Pending) -> Pending:
         raise ValueError(f"an open decision's note must have length {policy.notes}, got {short(pending.note)}")
     arm.setflags(write=False)
     return pending
+
+
+def charged(own: Ledger, ledger: Ledger) -> Ledger:
+    """The ledger that a policy is loaded with, if it holds every cost of the policy, which is in its ``own``."""
+    recorded = {(row.label, row.release) for row in ledger.rows()}
+    for row in own.rows():
+        if (row.label, row.release) not in recorded:
+            raise ValueError(f"ledger must hold the cost of {row.label!r}, got one without it: open the run's own")
+    return ledger
 
 
 @dataclass(frozen=True)

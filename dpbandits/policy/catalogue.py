@@ -19,8 +19,9 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,10 @@ from accounting.checks import integer
 from dpbandits.durability.state import numbers
 from dpkit.states.entries import conform, short
 
-__all__ = ["Catalogue"]
+if TYPE_CHECKING:
+    from dpbandits.policy.protocol import Policy
+
+__all__ = ["Catalogue", "changing"]
 
 _LONGEST_NAME = 200
 
@@ -158,3 +162,21 @@ class Catalogue:
         if dim * len(self) > 2 * numbers(saved["learned"]) + 2**12:
             raise ValueError(f"arms must be those of the arrays in the file, got {len(self)} names")
         return saved["learned"]
+
+
+@contextmanager
+def changing(policy: Policy, change: str, name: str) -> Iterator[Catalogue]:
+    """A policy's arms, held, for one to come or to go.
+
+    Raises
+    ------
+    TypeError
+        If arms do not come and go here.
+    """
+    if policy.catalogue is None:
+        why = "is given its arms in every round" if policy.takes == "arms" else "has the same arms for the whole run"
+        raise TypeError(f"{type(policy).__name__} {why} and cannot {change} {name!r}: take DisjointPrivateGLM")
+    policy.check_process()
+    with policy.lock:
+        policy.check_open()
+        yield policy.catalogue

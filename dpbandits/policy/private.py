@@ -48,7 +48,6 @@ from dpbandits.durability.pending import Pending, Together
 from dpbandits.policy import progress, released, together
 from dpbandits.policy.checks import checked_budget, checked_reward, checked_rounds, finite_rewards
 from dpbandits.policy.choices import Law
-from dpbandits.policy.decision import Decision
 from dpbandits.policy.learned_range import LearnedRange, units_of
 from dpbandits.policy.many import Each, Laws, Rounds
 from dpbandits.policy.options import CommonOptions, PrivateOptions, RewardRange
@@ -471,9 +470,18 @@ class PrivatePolicy(Policy, Generic[Public]):
         key = persons.key(person)
         if not persons.kind:
             kind = kind_of(person)
+            self.run.stop("was interrupted while it decided")
             self.durable.add(kind)
             persons.kind = kind
+            self.run.end()
         return key
+
+    def make(self, pending: Pending) -> None:
+        # what was written and not made would stand in the journal; and a class's own books may count it in two steps
+        if self.durable.journal is not None or "admit" in self.own:
+            self.run.stop("was interrupted while it decided")
+        super().make(pending)
+        self.run.end()
 
     def written(self, pending: Pending) -> Pending:
         if self.scale is not None and self.drops_arms and self.scale.idle(pending):
@@ -499,9 +507,9 @@ class PrivatePolicy(Policy, Generic[Public]):
         return super().checked_reward(reward)
 
     def take_in(self, key: int, pending: Pending, reward: float) -> None:
-        self.durable.add((key, reward))
-        # a record that was half learned must not be learned again
+        # a record that was half learned must not be learned again, nor one in the journal take another reward
         self.run.stop("was interrupted while it learned")
+        self.durable.add((key, reward))
         del self.waiting[key]
         self.teach(pending, reward)
         self.run.end()
@@ -521,14 +529,11 @@ class PrivatePolicy(Policy, Generic[Public]):
         if self.counting.teaches(self, pending):
             self.learn(pending, reward)
 
-    def forget(self, decision: Decision | int) -> None:
-        """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
-        self.check_process()
-        with self.lock:
-            self.check_open()
-            if (key := self.waiting.key(decision)) in self.waiting:
-                self.durable.add(key)
-            super().forget(decision)
+    def give_up(self, key: int) -> None:
+        self.run.stop("was interrupted while it forgot")
+        self.durable.add(key)
+        super().give_up(key)
+        self.run.end()
 
     def kept(self) -> dict[str, Any]:
         public = self.public if self.unseen is None else self.unseen
@@ -563,7 +568,7 @@ class PrivatePolicy(Policy, Generic[Public]):
             if self.learned_range is None and self.decisions > self.scale.rounds:
                 raise ValueError(f"the range must be known after {self.decisions} decisions, got a state without it")
         if loader.ledger is not None:
-            self._attach(loader.ledger)
+            self.ledger = state.charged(self.ledger, loader.ledger)
         self.run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=loader.digest)
         if loader.hold is not None:
             journal = self.durable.reopen(loader.path, loader.hold, tree["journal"])
@@ -586,11 +591,3 @@ class PrivatePolicy(Policy, Generic[Public]):
         """Refuse a state with more releases than are scheduled."""
         if self.releases > (most := self.most_releases()):
             raise ValueError(f"releases must be at most {most}, got releases={self.releases}")
-
-    def _attach(self, ledger: Ledger) -> None:
-        """Use ``ledger`` from now on, after checking that it holds every cost of this policy."""
-        recorded = {(row.label, row.release) for row in ledger.rows()}
-        for row in self.ledger.rows():
-            if (row.label, row.release) not in recorded:
-                raise ValueError(f"ledger must hold the cost of {row.label!r}, got one without it: open the run's own")
-        self.ledger = ledger

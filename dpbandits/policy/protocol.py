@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -27,7 +27,7 @@ from dpbandits.durability import state
 from dpbandits.durability.decision_log import DecisionLog, log_of
 from dpbandits.durability.pending import Pending
 from dpbandits.policy import logs
-from dpbandits.policy.catalogue import Catalogue
+from dpbandits.policy.catalogue import Catalogue, changing
 from dpbandits.policy.checks import checked_base_rate, checked_range, checked_reward, checked_row, refuse_unknown
 from dpbandits.policy.choices import Law
 from dpbandits.policy.decision import Decision, PrivacyReport
@@ -181,10 +181,8 @@ class Policy(ManyRounds, ABC):
         self.lock = threading.RLock()
 
     def _repr_html_(self) -> str:
-        shown = state.config_of(self)
-        if "budget" in shown:  # as it is written, not as the plain values of a state
-            shown["budget"] = vars(self)["budget"]
-        return as_html(repr(self), parameter_cells(shown))
+        budget = {name: one for name, one in vars(self).items() if name == "budget"}  # no plain values, as a state has
+        return as_html(repr(self), parameter_cells(state.config_of(self) | budget))
 
     def promise(self) -> str:
         """What ``repr`` says of privacy."""
@@ -280,7 +278,7 @@ class Policy(ManyRounds, ABC):
     def admit_choice(self, arm: Array, index: int, who: int) -> int:
         """Wait for the reward of a choice, whoever made it; the id of the decision."""
         key = self.decisions
-        self.admit(self.written(Pending(arm, index, key, self.note(arm, index), who)))
+        self.make(Pending(arm, index, key, self.note(arm, index), who))
         return key
 
     def update(self, decision: Decision | int, reward: float | None) -> None:
@@ -310,8 +308,11 @@ class Policy(ManyRounds, ABC):
     def forget(self, decision: Decision | int) -> None:
         """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
         key = self.waiting.key(decision)
+        self.check_process()
         with self.lock:
-            self.waiting.pop(key, None)
+            self.check_open()
+            if key in self.waiting:
+                self.give_up(key)
             if self.decision_log is not None:
                 self.decision_log.closed(key, None)
 
@@ -372,7 +373,7 @@ class Policy(ManyRounds, ABC):
         TypeError
             If arms do not come and go here.
         """
-        with self._changing("add", name) as catalogue:
+        with changing(self, "add", name) as catalogue:
             catalogue.check_new(name)
 
             def change() -> None:
@@ -391,19 +392,9 @@ class Policy(ManyRounds, ABC):
         TypeError
             If arms do not come and go here.
         """
-        with self._changing("retire", name) as catalogue:
+        with changing(self, "retire", name) as catalogue:
             slot = catalogue.to_retire(name)
             self.publicly(lambda: catalogue.retire(slot, self.decisions))
-
-    @contextmanager
-    def _changing(self, change: str, name: str) -> Iterator[Catalogue]:
-        if self.catalogue is None:
-            why = "is given its arms in every round" if self.takes == "arms" else "has the same arms for the whole run"
-            raise TypeError(f"{type(self).__name__} {why} and cannot {change} {name!r}: take DisjointPrivateGLM")
-        self.check_process()
-        with self.lock:
-            self.check_open()
-            yield self.catalogue
 
     def grow(self) -> None:
         """Make room, in what is learned, for the arm that has come."""
@@ -469,6 +460,10 @@ class Policy(ManyRounds, ABC):
             kind_of(person)
         return NOBODY
 
+    def make(self, pending: Pending) -> None:
+        """Make a decision: write it down, count it, and wait for its reward."""
+        self.admit(self.written(pending))
+
     def written(self, pending: Pending) -> Pending:
         """A decision that is about to be made, as it will wait for its reward: written down first, if it is at all."""
         return pending
@@ -476,8 +471,14 @@ class Policy(ManyRounds, ABC):
     def admit(self, pending: Pending) -> None:
         """Count a decision, and wait for its reward."""
         self.counted(pending)
-        self.waiting[self.decisions] = pending
-        self.decisions += 1
+        key = self.decisions
+        try:
+            self.waiting[key] = pending
+            self.decisions += 1
+        except BaseException:
+            if self.decisions == key:  # it was not made: nobody may tell its reward
+                self.waiting.pop(key, None)
+            raise
         if self.expire_after is not None:
             self.expire(self.decisions - self.expire_after)
 
@@ -495,6 +496,10 @@ class Policy(ManyRounds, ABC):
         """Close the decision and learn; closed first, so that no reward counts twice."""
         del self.waiting[key]
         self.learn(pending, reward)
+
+    def give_up(self, key: int) -> None:
+        """Wait no longer for the reward of an open decision."""
+        del self.waiting[key]
 
     def together(self) -> AbstractContextManager[None]:
         """Rewards that are taken in inside of it are acknowledged together, at its end."""

@@ -75,7 +75,7 @@ class ManyRounds:
 
         The law, the noise, the privacy and the books are those of as many calls of ``select``. Releases that fall
         inside are made where they are due. The lock is taken once, and the journal is written once between two
-        releases.
+        releases. Arms are kept together: that of a closed decision goes, at the latest, with half of those around it.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class ManyRounds:
         """Count decisions that were made together, and wait for their rewards; written down first, if at all."""
         policy = cast("Policy", self)
         for pending in made:
-            policy.admit(policy.written(pending))
+            policy.make(pending)
 
     def note_many(self, arms: Sequence[Array] | Array, indices: Sequence[int]) -> Iterable[tuple[int, ...]]:
         """What ``note`` says of every one of many choices."""

@@ -226,7 +226,7 @@ class SlatePolicy(Policy):
         kept[: len(shown)] = [unit_row(arm) for arm in shown]
         kept.setflags(write=False)
         note = chosen + (_EMPTY,) * (self.k - len(chosen))
-        self.admit(self.written(Pending(kept.reshape(-1), chosen[0], key, note, who)))
+        self.make(Pending(kept.reshape(-1), chosen[0], key, note, who))
         return key, kept[: len(shown)]
 
     def update(self, decision: Decision | int, reward: float | Sequence[float] | None) -> None:

@@ -36,19 +36,15 @@ def until_ranged(policy: PrivatePolicy[Any]) -> int:
 
 def admit(policy: PrivatePolicy[Any], made: Together) -> None:
     """Count decisions that were made together, and wait for their rewards."""
-    if len(made) == 1:  # which an interrupt leaves unmade
-        policy.admit(policy.written(made[0]))
+    if len(made) == 1:
+        policy.make(made[0])
         return
     # of what an interrupt leaves half made nobody is told, and the journal may have it already
     policy.run.stop("was interrupted while it decided")
     # where nobody's earlier rounds decide whether this one counts
     alike = policy.scale is None and not (policy.counting.as_decided and policy.persons is not None)
     if alike and not {"admit", "counted", "written"} & policy.own:
-        try:
-            policy.durable.add_all(made)
-        except OSError:
-            policy.run.end()  # nothing was done
-            raise
+        policy.durable.add_all(made)
         if "decided" in policy.own:
             policy.decided_many(made)
         policy.waiting.admit(made)
@@ -64,10 +60,10 @@ def admit(policy: PrivatePolicy[Any], made: Together) -> None:
 
 def take_in(policy: PrivatePolicy[Any], keys: Sequence[int], made: Together, rewards: Sequence[float | None]) -> None:
     """Close decisions and learn, in this order; where there is no reward, close."""
-    closed = zip(keys, rewards, strict=True)
-    policy.durable.add_all([key if reward is None else (key, reward) for key, reward in closed])
-    # a record that was half learned must not be learned again
+    closed = [key if reward is None else (key, reward) for key, reward in zip(keys, rewards, strict=True)]
+    # a record that was half learned must not be learned again, nor one in the journal take another reward
     policy.run.stop("was interrupted while it learned")
+    policy.durable.add_all(closed)
     policy.waiting.close(keys)
     told = [reward for reward in rewards if reward is not None]
     came = made
