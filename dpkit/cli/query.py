@@ -238,9 +238,9 @@ def _answer(
 
     from accounting import Budget
     from dpkit import queries
-    from dpkit.queries._columns import check_bounds
+    from dpkit.queries._columns import check_bounds, chosen
     from dpkit.queries._dates import is_dated
-    from dpkit.queries._where import named_columns, parse, passing
+    from dpkit.queries._where import named_columns, parse
 
     ask = getattr(queries, name)
     taken = ask.__kwdefaults__ | ({"q": None} if name == "quantile" else {}) | ({"k": None} if name == "top_k" else {})
@@ -272,7 +272,7 @@ def _answer(
         else:
             check_numbers(data, column, form)
     if tests:
-        given["where"] = np.logical_and.reduce([passing(test, lambda named: np.asarray(data[named])) for test in tests])
+        given["where"] = np.logical_and.reduce([chosen(data, test) for test in tests])
     keyed = groups or ([column] if name == "top_k" and column is not None else [])
     if "keys" in given and keyed:
         given["keys"] = typed_keys(given["keys"], data, keyed)

@@ -17,7 +17,7 @@ import typer
 
 from dpkit.cli.options import Command, Decimal, Missing, Separator, Thousands, Witness, check_targets, paid_for
 from dpkit.cli.printing import print_table, refusals, say, spending_ledger
-from dpkit.cli.tables import Form, check_asked, read_columns
+from dpkit.cli.tables import Form, check_asked, is_parquet, read_columns
 
 if TYPE_CHECKING:
     from dpkit.queries import Ask, Plan, Report
@@ -196,6 +196,8 @@ def _run(
             f"{error}, with --epsilon, --delta, --unit and --adjacency as in the plan's budget"
         ) from None
     with opened as ledger:
+        if file is not None and not is_parquet(file):
+            asked = asked.of_texts()
         plan = asked.plan(ledger=ledger, **budget)
         if dry or file is None:
             _show_plan(plan)

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpkit.queries import Ask
+    from dpkit.queries._cells import CellTable
 
-__all__ = ["Form", "check_asked", "check_dates", "check_numbers", "group_labels", "read_columns", "typed_keys"]
+__all__ = [
+    "Form",
+    "check_asked",
+    "check_dates",
+    "check_numbers",
+    "group_labels",
+    "is_parquet",
+    "read_columns",
+    "typed_keys",
+]
 
 
 @dataclass(frozen=True)
@@ -36,42 +46,38 @@ class Form:
 @contextmanager
 def _in_words(file: Path, kind: str) -> Iterator[None]:
     """What a library says of a file that it cannot read, in words that help whoever has the file."""
-    from pandas.errors import ParserError, ParserWarning
-
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", ParserWarning)  # of fields that would be left out
-            yield
+        yield
     except UnicodeDecodeError:
         raise ValueError(f"{file} is no text in UTF-8: save it as UTF-8, and ask again") from None
-    except (OSError, MemoryError):
+    except (OSError, MemoryError, _Refusal):
         raise
     except Exception as error:
-        if "No columns to parse" in str(error):
-            raise ValueError(f"{file} is empty: it must have a first line with the names of its columns") from None
-        if isinstance(error, (ParserError, ParserWarning)):
-            raise ValueError(
-                f"{file} cannot be read as a {kind} file: every row must have as many fields as the first line, and a "
-                f'text with a separator or a line break in it stands between "'
-            ) from None
+        if "invalid UTF8" in str(error):
+            raise ValueError(f"{file} is no text in UTF-8: save it as UTF-8, and ask again") from None
         raise ValueError(f"{file} cannot be read as a {kind} file") from None
 
 
+class _Refusal(ValueError):
+    """A sentence for whoever has the file, which is shown as it is."""
+
+
 def read_columns(file: Path, names: Sequence[str], form: Form) -> Any:
-    """The named columns of the file (its first one, where only the number of rows is asked)."""
+    """The named columns of the file (its first one, where only the number of rows is asked).
+
+    Of Parquet, which declares types, a frame of pandas; of CSV the texts that are written, as a ``CellTable``.
+    """
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}")
     form.check()
-    import pandas as pd
-
-    parquet = file.suffix.lower() in (".parquet", ".pq")
+    parquet = is_parquet(file)
     with _in_words(file, "Parquet" if parquet else "CSV"):
         if parquet:
             from pyarrow import parquet as pq
 
             there = pq.read_schema(file).names
         else:
-            there = pd.read_csv(file, nrows=0, sep=form.separator).columns.tolist()
+            there = _header(file, form)
     if missing := [name for name in names if name not in there]:
         told = f"the file has no column {missing[0]!r}; its columns are {', '.join(map(str, there))}"
         other = [mark for mark in ";\t|," if len(there) == 1 and mark in str(there[0]) and mark != form.separator]
@@ -79,40 +85,153 @@ def read_columns(file: Path, names: Sequence[str], form: Form) -> Any:
     wanted = list(dict.fromkeys(names)) or there[:1]
     with _in_words(file, "Parquet" if parquet else "CSV"):
         if parquet:
+            import pandas as pd
+
             return pd.read_parquet(file, columns=wanted, dtype_backend="numpy_nullable")
-        return pd.read_csv(
-            file, usecols=wanted, sep=form.separator, decimal=form.decimal, thousands=form.thousands,
-            keep_default_na=False, na_values=["", *form.missing],  # else NA and None are missing, as in no file's query
-            skip_blank_lines=len(there) > 1,  # of one column, an empty line is a row that lacks its value
-            index_col=False,  # else a first row of a field more moves all columns
-            dtype_backend="numpy_nullable",  # else one missing value makes floats of whole numbers
-            low_memory=False,  # else a column can hold 1 in one part of the file, and "1" in another
-        )  # fmt: skip
+        return _read_cells(file, there, wanted, form)
+
+
+def is_parquet(file: Path) -> bool:
+    """Whether a file declares the types of its columns; all others are read as CSV."""
+    return file.suffix.lower() in (".parquet", ".pq")
+
+
+def _is_written(data: Any) -> bool:
+    from dpkit.queries._cells import CellTable  # which loads numpy, as --help does not
+
+    return isinstance(data, CellTable)
+
+
+def _opened(file: Path) -> Any:
+    """The bytes of a file, decompressed where its name says that they are compressed."""
+    suffix = file.suffix.lower()
+    if suffix == ".xz":
+        import lzma
+
+        return lzma.open(file)
+    if suffix == ".zip":
+        import zipfile
+
+        with zipfile.ZipFile(file) as archive:
+            inside = archive.namelist()
+            if len(inside) != 1:
+                raise _Refusal(f"{file} must hold one file, got {len(inside)}")
+            return archive.open(inside[0])
+    import pyarrow as pa
+
+    return pa.input_stream(str(file), compression="detect")
+
+
+def _header(file: Path, form: Form) -> list[str]:
+    """The names of a CSV file's columns, which are all different."""
+    with _opened(file) as opened, io.TextIOWrapper(opened, encoding="utf-8-sig", newline="") as text:
+        names = next((row for row in csv.reader(text, delimiter=form.separator) if row), None)
+    if names is None:
+        raise _Refusal(f"{file} is empty: it must have a first line with the names of its columns")
+    if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
+        raise _Refusal(f"{file} has several columns named {twice[0]!r} in its first line: give each a name of its own")
+    return names
+
+
+def _read_cells(file: Path, there: Sequence[str], wanted: Sequence[str], form: Form) -> CellTable:
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    from dpkit.queries._cells import Cells, CellTable
+
+    strange: list[tuple[int | None, int]] = []
+
+    def refused(row: Any) -> str:
+        strange.append((row.number, row.actual_columns))
+        return "error"
+
+    def read(columns: Sequence[str], threads: bool) -> Any:
+        with _opened(file) as opened:
+            return arrow.read_csv(
+                opened,
+                read_options=arrow.ReadOptions(use_threads=threads),
+                parse_options=arrow.ParseOptions(
+                    delimiter=form.separator,
+                    newlines_in_values=True,
+                    ignore_empty_lines=len(there) > 1,  # of one column, an empty line is a row that lacks its value
+                    invalid_row_handler=refused,
+                ),
+                convert_options=arrow.ConvertOptions(
+                    include_columns=list(columns),
+                    column_types=dict.fromkeys(columns, pa.large_string()),
+                    null_values=["", *form.missing],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=True,
+                ),
+            )
+
+    # with the last column, in which a quote that nobody closes ends: else the rows after it were left out
+    columns = list(dict.fromkeys([*wanted, there[-1]]))
+    try:
+        table = read(columns, True)
+    except pa.ArrowInvalid as error:
+        if "straddling" in str(error):
+            raise _Refusal(_torn(file)) from None
+        if not strange:
+            raise
+        strange.clear()
+        with suppress(pa.ArrowInvalid):
+            read(columns, False)  # by one thread, which counts the rows
+        row, fields = strange[0] if strange else (None, None)
+        raise _Refusal(_torn(file, "" if row is None else f", row {row}: {fields} fields")) from None
+    last = table.column(there[-1])
+    if table.num_rows and "\n" in (last[-1].as_py() or "") and _is_torn(file, form):
+        raise _Refusal(_torn(file))
+    return CellTable(
+        {name: Cells(name, table.column(name), form.decimal, form.thousands) for name in wanted}, table.num_rows
+    )
+
+
+def _torn(file: Path, place: str = "") -> str:
+    return (
+        f"{file}{place}: it cannot be read as a CSV file: every row must have as many fields as the first line, and a "
+        'text with a separator or a line break in it stands between "'
+    )
+
+
+def _is_torn(file: Path, form: Form) -> bool:
+    """Whether the file ends inside a quote."""
+    import pandas as pd
+
+    try:
+        with _opened(file) as opened:
+            pd.read_csv(opened, sep=form.separator, dtype=str, usecols=[0], index_col=False)
+    except pd.errors.ParserError:
+        return True
+    return False
 
 
 def check_numbers(data: Any, column: str, form: Form) -> None:
     """A column that is calculated with must hold numbers."""
-    import pandas as pd
+    written = _is_written(data)
+    if written:
+        cells = data.cells(column)
+        texts, known = int(cells.strange.sum()), int((~cells.missing).sum())
+        dates = texts > 0 and cells.dated
+        comma = form.decimal == "." and any(re.fullmatch(r"-?[\d.]+,\d+", one) for one in cells.texts[cells.strange])
+    else:
+        import pandas as pd
 
-    values = data[column]
-    if getattr(values.dtype, "kind", "O") in "iufb" or isinstance(values.dtype, pd.ArrowDtype):
-        return
-    known = values.dropna()
-    if getattr(values.dtype, "kind", "O") == "M" or (len(known) and known.astype(str).map(_is_date).all()):
+        values = data[column]
+        if getattr(values.dtype, "kind", "O") in "iufb" or isinstance(values.dtype, pd.ArrowDtype):
+            return
+        there = values.dropna().astype(str)
+        dates = getattr(values.dtype, "kind", "O") == "M" or (len(there) > 0 and bool(there.map(_is_date).all()))
+        texts, known, comma = int(pd.to_numeric(there, errors="coerce").isna().sum()), len(there), False
+    if dates:
         raise ValueError(
             f"the column {column!r} holds dates: its bounds are dates, too, --bounds 2025-01-01 2026-01-01"
         )
-    # one text keeps the others as they are written
-    written = known.astype(str)
-    comma = form.decimal == "." and written.str.fullmatch(r"-?[\d.]+,\d+").any()
-    if form.thousands:
-        written = written.str.replace(form.thousands, "", regex=False)
-    texts = int(pd.to_numeric(written.str.replace(form.decimal, ".", regex=False), errors="coerce").isna().sum())
     if not texts:
         return
     way = "--decimal , (and --thousands . where there are any) reads decimal commas; " if comma else ""
     raise ValueError(
-        f"the column {column!r} must hold numbers, and {texts:,} of its {len(known):,} values are none: {way}"
+        f"the column {column!r} must hold numbers, and {texts:,} of its {known:,} values are none: {way}"
         f"--missing TEXT names a text that stands for a missing value, and --where {column!r} leaves those rows out"
     )
 
@@ -138,12 +257,13 @@ def check_asked(data: Any, asks: Sequence[Ask], form: Form) -> None:
 
 def check_dates(data: Any, column: str) -> None:
     """A column between bounds that are dates must hold dates."""
-    values = data[column]
-    if getattr(values.dtype, "kind", "O") == "M":
+    if _is_written(data):
+        known = [one for one in data[column] if one is not None]
+    elif getattr(data[column].dtype, "kind", "O") == "M":
         return
-    known = values.dropna()
-    others = int((~known.astype(str).map(_is_date).astype(bool)).sum()) if len(known) else 0
-    if others:
+    else:
+        known = data[column].dropna().astype(str).tolist()
+    if others := sum(not _is_date(one) for one in known):
         raise ValueError(
             f"the column {column!r} must hold dates, as --bounds are dates, and {others:,} of its {len(known):,} "
             "values are not written like 2026-01-31 or 2026-01-31 08:30: write them so first"
@@ -151,25 +271,27 @@ def check_dates(data: Any, column: str) -> None:
 
 
 def group_labels(data: Any, columns: Sequence[str]) -> None:
-    """Truth in columns of groups, as texts: so a key is written, too."""
+    """Truth in columns of groups of a frame, as texts: so a key is written, too."""
+    if _is_written(data):
+        return  # whose labels are so
     for name in columns:
         if getattr(data[name].dtype, "kind", "O") == "b":
             data[name] = data[name].map({True: "true", False: "false"})
 
 
 def typed_keys(keys: Sequence[str], data: Any, columns: Sequence[str]) -> Any:
-    """The keys as the columns' types, numbers where those hold numbers.
+    """The keys as the columns declare their types: of Parquet numbers where those hold numbers, of CSV always texts.
 
     Of several columns, each key is COLUMN=VALUE, for all cells of the values that are listed so, or a cell,
     VALUE,VALUE, in the order of the columns. To be asked before :func:`group_labels`.
     """
     if len(columns) == 1:
-        return [_typed(key, data[columns[0]]) for key in keys]
+        return [_typed(key, data, columns[0]) for key in keys]
     named = [re.fullmatch(rf"({'|'.join(map(re.escape, columns))})\s*=\s*(.*)", key) for key in keys]
     if all(named):
         stated: dict[str, list[Any]] = {column: [] for column in columns}
         for found in filter(None, named):
-            stated[found[1]].append(_typed(found[2], data[found[1]]))
+            stated[found[1]].append(_typed(found[2], data, found[1]))
         if empty := [column for column, values in stated.items() if not values]:
             raise ValueError(f"--key must name the values of each column, got none of {empty[0]!r}")
         return stated
@@ -179,10 +301,13 @@ def typed_keys(keys: Sequence[str], data: Any, columns: Sequence[str]) -> Any:
             f"--key must be COLUMN=VALUE with each of {', '.join(columns)}, for all cells of these values, or one "
             f"cell, {','.join(map(str.upper, columns))}, got {list(keys)!r}"
         )
-    return [tuple(_typed(part, data[column]) for part, column in zip(cell, columns, strict=True)) for cell in cells]
+    return [tuple(_typed(part, data, column) for part, column in zip(cell, columns, strict=True)) for cell in cells]
 
 
-def _typed(key: str, column: Any) -> Any:
+def _typed(key: str, data: Any, name: str) -> Any:
+    if _is_written(data):
+        return key.lower() if key.lower() in ("true", "false") else key  # as its labels are
+    column = data[name]
     kind = getattr(column.dtype, "kind", "O")
     if kind == "b":
         if key.lower() not in ("true", "false"):

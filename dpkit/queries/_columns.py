@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from accounting.checks import positive
 from dpkit.clipping import real_array
+from dpkit.queries._cells import Cells, CellTable
 from dpkit.queries._dates import days, is_dated
-from dpkit.queries._where import parse, passing, told_instead
+from dpkit.queries._where import Where, missing, parse, passing, told_instead
 
-__all__ = ["check_bounds", "coded_by", "codes", "is_column", "labels", "mask", "name_of", "numbers", "size"]
+__all__ = ["check_bounds", "chosen", "coded_by", "codes", "is_column", "labels", "mask", "name_of", "numbers", "size"]
 
 # Between bounds that are nearer, the step of a lattice of 2⁵⁰ points would lose its digits, or be 0.
 _NARROWEST = 1e-280
@@ -110,6 +111,8 @@ def is_column(data: Any, name: str) -> bool:
 def size(data: Any) -> int:
     """The number of rows."""
     data = _loaded(data)
+    if isinstance(data, CellTable):
+        return data.rows
     if isinstance(data, Mapping):
         return len(next(iter(data.values()), ()))
     if not hasattr(data, "__len__") and np.ndim(data) == 0:  # numpy makes an array of a whole frame to tell
@@ -130,7 +133,14 @@ def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None, *,
 
     ``dated``: the column holds dates, as the bounds do; they are counted in days.
     """
-    array = _read(data, column, "column")
+    if isinstance(data, CellTable) and isinstance(column, str) and column in data and not dated:
+        array = _numbers_in(data.cells(column))
+    else:
+        array = _exact(data, column, _read(data, column, "column"))
+    if isinstance(array, np.ma.MaskedArray):
+        asked = array if rows is None or array.shape != rows.shape else array[rows]
+        # outside of the rows 0, and else refused below
+        array = np.where(missing(array), np.nan, array.data) if np.ma.is_masked(asked) else array.filled(0)
     if dated:
         array = days("column", array)
     elif array.dtype.kind == "M":
@@ -140,9 +150,6 @@ def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None, *,
         )
     if rows is not None and array.dtype.kind == "f" and array.shape == rows.shape:
         array = np.where(rows, array, array.dtype.type(0))
-    if array.dtype.kind == "f" and _is_whole(data, column) and np.isfinite(array).all():
-        # whether anything is missing in rows that nobody asked about must not decide how numbers are rounded
-        array = np.clip(array, -(2**62), 2**62).astype(np.int64)
     if not array.size:
         return array if array.dtype.kind in "biu" else np.zeros(0)  # of no rows the kind may not be known
     if array.dtype.kind in "OUST":
@@ -163,6 +170,13 @@ def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None, *,
     return array if array.dtype.kind in "biu" else converted
 
 
+def _numbers_in(cells: Cells) -> NDArray[np.float64]:
+    """The numbers of a column of a CSV file: always real ones, as one cell with a decimal would make of them."""
+    if strange := int(np.count_nonzero(cells.strange)):
+        raise TypeError(f"column must hold numbers, got {strange:,} texts in {cells.name!r}")
+    return cells.numbers
+
+
 def _is_whole(data: Any, column: Column) -> bool:
     """Whether a column is of whole numbers, though what it lacks makes an array of floats of it."""
     data = _arrow(data)
@@ -178,11 +192,42 @@ def _is_whole(data: Any, column: Column) -> bool:
 def mask(data: Any, where: Column) -> NDArray[np.bool_]:
     """Which rows are meant: by a column of True and False, or by a test in words (``_where``)."""
     if isinstance(where, str) and _is_frame(data := _arrow(data)) and where not in _column_names(data):
-        return passing(parse(where), lambda name: _read(data, name, "where"))
+        return chosen(data, parse(where))
+    if isinstance(data, CellTable) and isinstance(where, str) and (truth := data.cells(where).truth) is not None:
+        if data.cells(where).missing.any():
+            raise ValueError(f"where must be known for each row: say {where} = true, which leaves out what is missing")
+        return truth
     array = _read(data, where, "where")
     if array.dtype != np.bool_:
         told = "" if not isinstance(where, str) else f": {told_instead(where)}"
         raise TypeError(f"where must be True or False for each row, got where.dtype={array.dtype}{told}")
+    return array
+
+
+def chosen(data: Any, test: Where) -> NDArray[np.bool_]:
+    """Which rows of a table pass a test."""
+
+    def read(name: str) -> NDArray[Any] | Cells:
+        if isinstance(data, CellTable) and name in data:
+            return data.cells(name)
+        return _exact(data, name, _read(data, name, "where"))
+
+    return passing(test, read)
+
+
+def _exact(data: Any, column: Column, array: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers of which some are missing, masked and not rounded to doubles; other arrays as they are.
+
+    Whether one value is missing must not decide what the others are read as.
+    """
+    if array.dtype.kind not in "fO" or not _is_whole(data, column):
+        return array
+    data = _arrow(data)
+    found = data if column is None else data[column] if isinstance(column, str) else column
+    for fill, null in (("fillna", "isna"), ("fill_null", "is_null")):  # of pandas; of polars and pyarrow
+        if hasattr(found, fill):
+            values = np.asarray(getattr(found, fill)(0))
+            return np.ma.masked_array(values, np.asarray(getattr(found, null)(), np.bool_))
     return array
 
 
@@ -191,7 +236,14 @@ def labels(data: Any, column: Column, what: str, rows: NDArray[np.bool_] | None 
 
     None may be missing in ``rows``, by default all.
     """
-    array = _read(data, column, what)
+    if isinstance(data, CellTable) and isinstance(column, str) and column in data:
+        cells = data.cells(column)
+        # what persons are called is shown nowhere, and numbers are told apart faster
+        array = cells.persons if what == "person" else cells.labels
+        if what == "person" and cells.missing.any():
+            array = np.where(cells.missing, np.nan, array)
+    else:
+        array = _read(data, column, what)
     kind = array.dtype.kind
     # NaN is not equal to itself
     if kind in "fO":

@@ -9,7 +9,11 @@ written as they are; what holds a sign, a comma, a parenthesis or one of the wor
 
 A column of numbers is compared with numbers, one of dates with dates (2026-01-31, 2026-01, 2026-01-31 08:30), one of
 true and false with these, one of texts with texts: by = and != alone, unless all of them are dates. Whatever else is
-asked is refused. A number that is meant as a text goes into quotes: zip = '1010'.
+asked is refused. A number that is meant as a text goes into quotes: zip = '1010'. Comparisons of whole numbers are
+exact, however large they are and whatever is missing.
+
+A column of a CSV file has no type of its own (``_cells``): there the value that is written in the test says whether
+numbers, dates, truth or texts are compared, one cell after another, and what is not of that kind is refused.
 
 A row that lacks the value passes no test of it, and not the opposite either (the logic of SQL): ``town != Linz`` and
 ``not town = Linz`` mean the rows of which a town is known, and another one.
@@ -27,6 +31,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dpkit.queries._cells import Cells
 from dpkit.queries._dates import DATE, as_dates
 
 __all__ = [
@@ -128,8 +133,8 @@ def named_columns(tree: Where) -> list[str]:
     return [column for part in parts for column in named_columns(part)]
 
 
-def passing(tree: Where, read: Callable[[str], NDArray[Any]]) -> Mask:
-    """Which rows pass; ``read`` gives the columns."""
+def passing(tree: Where, read: Callable[[str], NDArray[Any] | Cells]) -> Mask:
+    """Which rows pass; ``read`` gives the columns, masked where whole numbers are missing."""
     return _truth(tree, {name: read(name) for name in named_columns(tree)})[0]
 
 
@@ -254,7 +259,7 @@ def _joined(word: type[Both] | type[Either], parts: list[Where]) -> Where:
     return word(_joined(word, parts[:half]), _joined(word, parts[half:]))
 
 
-def _truth(tree: Where, columns: dict[str, NDArray[Any]]) -> tuple[Mask, Mask]:
+def _truth(tree: Where, columns: dict[str, NDArray[Any] | Cells]) -> tuple[Mask, Mask]:
     """Of which rows it is true, and of which it is false; of the others neither is known."""
     if isinstance(tree, Not):
         yes, no = _truth(tree.of, columns)
@@ -263,14 +268,13 @@ def _truth(tree: Where, columns: dict[str, NDArray[Any]]) -> tuple[Mask, Mask]:
         (yes, no), (also, nor) = _truth(tree.left, columns), _truth(tree.right, columns)
         return (yes & also, no | nor) if isinstance(tree, Both) else (yes | also, no & nor)
     array = columns[tree.column]
+    if isinstance(array, Cells):
+        return _truth_of_cells(tree, array)
     known = ~missing(array)
     kind = _kind(array, known, tree.column)
     if isinstance(tree, Known):
         if kind == "truth":
-            raise ValueError(
-                f"where must say what is asked of {tree.column!r}, which holds true and false: {tree.column} = true; "
-                f"or {tree.column} in (true, false) for the rows that have a value there"
-            )
+            raise ValueError(_untested_truth(tree.column))
         return known, ~known
     relation = "=" if tree.relation == "in" else tree.relation
     found: Mask = np.zeros(array.size, np.bool_)
@@ -279,8 +283,54 @@ def _truth(tree: Where, columns: dict[str, NDArray[Any]]) -> tuple[Mask, Mask]:
     return found & known, ~found & known
 
 
+def _truth_of_cells(tree: Known | Test, cells: Cells) -> tuple[Mask, Mask]:
+    """The same of a column that is written in a CSV file."""
+    known = ~cells.missing
+    if isinstance(tree, Known):
+        if cells.truth is not None:
+            raise ValueError(_untested_truth(tree.column))
+        return known, ~known
+    relation = "=" if tree.relation == "in" else tree.relation
+    found: Mask = np.zeros(known.size, np.bool_)
+    for value in tree.values:
+        found |= _compared_cells(cells, known, tree.column, relation, value)
+    return found & known, ~found & known
+
+
+def _compared_cells(cells: Cells, known: Mask, column: str, relation: str, value: Value) -> Mask:
+    """Which cells stand in the relation; the value says whether they are numbers, truth, dates or texts."""
+    text, compare = value.text, _RELATIONS[relation]
+    if not value.quoted and number_in(text) is not None:
+        if strange := int(np.count_nonzero(cells.strange)):
+            raise ValueError(
+                f"where must compare {column!r}, which holds texts, with a text, got the number {text}, and "
+                f"{strange:,} of the {int(known.sum()):,} values are no numbers: write '{text}' in quotes if it is "
+                "meant as a text"
+            )
+        return np.asarray(compare(cells.signs(text), 0), np.bool_)
+    if not value.quoted and relation not in _ORDER and text.lower() in ("true", "false"):
+        return np.equal(cells.equal(text.lower(), in_any_case=True), relation == "=")
+    if relation in _ORDER and not DATE.match(text):
+        raise ValueError(
+            f"where must ask for = or != of {column!r}, or compare it with a number, or with a date such as "
+            f"2026-01-31, got {relation} {text}"
+        )
+    if DATE.match(text) and not (value.quoted and relation not in _ORDER):
+        return _compared(cells.texts, known, "texts" if known.any() else "anything", column, relation, value)
+    return np.equal(cells.equal(text), relation == "=")
+
+
+def _untested_truth(column: str) -> str:
+    return (
+        f"where must say what is asked of {column!r}, which holds true and false: {column} = true; "
+        f"or {column} in (true, false) for the rows that have a value there"
+    )
+
+
 def missing(array: NDArray[Any]) -> Mask:
     """Which values are not known."""
+    if isinstance(array, np.ma.MaskedArray):
+        return np.asarray(np.ma.getmaskarray(array), np.bool_)
     if array.dtype.kind == "M":
         return np.asarray(np.isnat(array), np.bool_)
     if array.dtype.kind not in "fO":
@@ -328,7 +378,7 @@ def _compared(array: NDArray[Any], known: Mask, kind: str, column: str, relation
         if number is None:
             quotes = f"the text {text!r}: leave the quotes out" if value.quoted else repr(text)
             raise ValueError(f"where must compare {column!r}, which holds numbers, with one, got {quotes}")
-        return _on_known(array, known, lambda part: compare(part, number))
+        return _on_known(array, known, lambda part: compare(_comparable(part, number), number))
     if kind == "truth":
         if text.lower() not in ("true", "false") or relation in _ORDER:
             raise ValueError(f"where must ask whether {column!r} = true or {column!r} = false, got {relation} {text}")
@@ -365,8 +415,17 @@ def _compared(array: NDArray[Any], known: Mask, kind: str, column: str, relation
 
 def _on_known(array: NDArray[Any], known: Mask, test: Callable[[NDArray[Any]], Any]) -> Mask:
     out = np.zeros(array.size, np.bool_)
-    out[known] = test(array[known])
+    out[known] = test(np.asarray(array[known]))
     return out
+
+
+def _comparable(part: NDArray[Any], number: float | int) -> NDArray[Any]:
+    """Numbers that are compared exactly, where numpy would round one of them to a double first."""
+    if part.dtype.kind in "iu" and isinstance(number, float) and part.size:
+        return part.astype(object) if max(-int(part.min()), int(part.max())) > 2**53 else part
+    if part.dtype.kind == "f" and isinstance(number, int) and abs(number) > 2**53:
+        return part.astype(object)
+    return part
 
 
 def told_instead(column: str) -> str:

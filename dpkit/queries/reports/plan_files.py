@@ -82,6 +82,11 @@ class PlanFile:
         """The same columns and settings, and the questions of a SELECT."""
         return replace(self, asks=tuple(asks_from_sql(sql, self.columns)))
 
+    def of_texts(self) -> PlanFile:
+        """The same of a CSV file, whose columns of groups are texts: keys of whole numbers and truth are written so."""
+        asks = [ask if ask.keys is None else replaced(ask, {"keys": _written(ask.keys)}) for ask in self.asks]
+        return replace(self, asks=tuple(asks))
+
     def named_columns(self) -> list[str]:
         """The columns of the data that are needed."""
         found: list[str | None] = [self.settings.get("person")]
@@ -146,6 +151,17 @@ def replaced(ask: Ask, more: Mapping[str, Any]) -> Ask:
     """An ask with other options."""
     given = {name: getattr(ask, name) for name in _ANSWER} | dict(more)
     return Ask(given.pop("what"), given.pop("column"), **given)
+
+
+def _written(key: Any) -> Any:
+    """Keys as a CSV file has them; a real number can be written in several ways, which are different texts."""
+    if isinstance(key, Mapping):
+        return {name: _written(keys) for name, keys in key.items()}
+    if isinstance(key, (list, tuple)):
+        return type(key)(map(_written, key))
+    if isinstance(key, float):
+        raise ValueError(f"keys of a CSV file must be texts, as they are written there, got {key!r}: write '{key!r}'")
+    return str(key).lower() if isinstance(key, bool) else str(key) if isinstance(key, int) else key
 
 
 def _check(place: str, found: Any, known: Sequence[str]) -> None:
