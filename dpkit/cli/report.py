@@ -130,14 +130,36 @@ _ELSEWHERE = {
 }
 
 
-class QueryCommand(Command):
+# of which one command answers one
+_QUESTIONS = {"--sum", "--mean", "--variance", "--histogram", "--quantile", "--top", "--contribution-bound", "--sql"}
+
+
+class _Once(Command):
+    """A command that refuses what is given twice and means one thing: else the last would be taken without a word."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """The options, each once unless it is repeatable."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for option in order:
+            several = option.multiple or getattr(option, "is_flag", False)
+            if option.param_type_name != "option" or several or order.count(option) < 2:
+                continue
+            name = max(option.opts, key=len)
+            way = "give it once"
+            if name in _QUESTIONS:
+                way = "ask for one of them; several answers share a budget through one --ledger, or in one dpkit report"
+            raise typer.BadParameter(f"{name} is given more than once: {way}")
+        return super().parse_args(ctx, args)
+
+
+class QueryCommand(_Once):
     """``dpkit query``, which is another command where it is asked in SQL."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Of this command, or of the one for SQL."""
         if any(arg == "--sql" or arg.startswith("--sql=") for arg in args):
             app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            app.command("query", cls=Command)(sql_command)
+            app.command("query", cls=_Once)(sql_command)
             return typer.main.get_command(app).make_context(info_name, args, parent, **extra)
         for arg, value in zip(args, [*args[1:], ""], strict=True):
             name = arg.partition("=")[0]

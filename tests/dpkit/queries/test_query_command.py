@@ -285,6 +285,20 @@ def test_the_guide_names_five_mistakes():
     assert guide.read_text(encoding="utf-8").partition("## Rows that")[0].count("\n## ") == 5
 
 
+@tabled(
+    ("asked", "told"),
+    [
+        (["--mean", "age", "--mean", "paid", "--bounds", "0", "9"], "--mean is given more than once: ask for one"),
+        (["--mean", "age", "--bounds", "0", "9", "--bounds", "0", "5"], "--bounds is given more than once"),
+    ],
+)
+def test_what_is_given_twice_and_meant_once_is_refused(tmp_path_factory, asked, told):
+    path = tmp_path_factory.mktemp("twice") / "t.csv"
+    path.write_text("age,paid\n1,2\n")
+    shown = " ".join(run(path, *asked, "--epsilon", 1, status=2).replace("│", " ").split())
+    assert told in shown
+
+
 def test_an_export_of_a_ledger_is_not_spent_from(file, tmp_path):
     (tmp_path / "w.json").write_text(Ledger(Budget(1.0, 0.0, adjacency="add_remove")).to_json())
     shown = run(file, "--count", "--epsilon", 1, "--ledger", tmp_path / "w.json", status=2)
