@@ -79,8 +79,9 @@ def query_command(
             metavar="TEST",
             help="Only rows like this: 'age >= 18', 'town = Linz', 'day < 2026-02-01', 'town in (Linz, Graz)', or "
             "'town', if it is known. Join tests by and, or, not and parentheses; repeat the option for rows that pass "
-            "all. Relations are = (or ==) != < <= > >= in. Put names with such a sign or word into quotes. A row "
-            "without the value never passes.",
+            "all. Relations are = (or ==) != < <= > >= in. Put names with such a sign or word into quotes. Of a CSV "
+            "file a value is compared as what it is, a number, a date, true or false, or (zip = '1010') a text. A "
+            "row without the value never passes.",
         ),
     ] = None,
     q: Annotated[list[float] | None, typer.Option("-q", help="A quantile's rank in [0, 1]; repeatable.")] = None,
@@ -93,8 +94,9 @@ def query_command(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            help="A group or candidate to report; repeat it for each. Counts may leave it out where δ > 0. In a "
-            "cross-table COLUMN=VALUE stands for all cells with these values, and VALUE,VALUE for one cell."
+            help="A group or candidate to report; repeat it for each. Counts may leave it out where δ > 0. Of a CSV "
+            "file it is the text that is written there: 3.1 is not 3.10. In a cross-table COLUMN=VALUE stands for all "
+            "cells with these values, and VALUE,VALUE for one cell."
         ),
     ] = None,
     person: Annotated[str | None, typer.Option(metavar="COLUMN", help="Whose row it is; protects persons.")] = None,
