@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ class Form:
         for name, mark in (("separator", self.separator), ("decimal", self.decimal), ("thousands", self.thousands)):
             if mark is not None and len(mark) != 1:
                 raise ValueError(f"{name} must be one character, got {name}={mark!r}")
+        if self.thousands == self.decimal:
+            raise ValueError(f"thousands must be another character than decimal, got thousands={self.thousands!r}")
 
 
 @contextmanager
@@ -128,7 +131,7 @@ def _header(file: Path, form: Form) -> list[str]:
         names = next((row for row in csv.reader(text, delimiter=form.separator) if row), None)
     if names is None:
         raise _Refusal(f"{file} is empty: it must have a first line with the names of its columns")
-    if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
+    if twice := [name for name, times in Counter(names).items() if name and times > 1]:
         raise _Refusal(f"{file} has several columns named {twice[0]!r} in its first line: give each a name of its own")
     return names
 

@@ -31,7 +31,8 @@ def table(data: Any, *, person: str | None = None, row_key: str | None = None) -
         CSV or Parquet files: one, a folder of Parquet files or a pattern ("visits/*.parquet"), all of the same columns.
         Of CSV the first line says what separates columns, texts are quoted by ", and a row with more or fewer fields is
         refused. A column's type counts as public: that of CSV is the narrowest that holds all its values, so where one
-        person's value could change it, from whole to real numbers say, give Parquet.
+        person's value could change it, from numbers to texts or from whole to real numbers say, give Parquet, or
+        ``duckdb.read_csv(file, dtype={"id": "VARCHAR", "paid": "DOUBLE"})``.
     person : str, optional
         The column that says whose row it is: needed for ``join`` and ``per_person``. A query still says ``person=``.
     row_key : str, optional

@@ -255,3 +255,8 @@ def test_compressed_files_are_read(tmp_path, suffix):
         pytest.skip("pandas has no compressor for it")
     assert counted(path, "--where", "a >= 1") == 2
     assert counted(path, "--where", "b != x") == 2
+
+
+def test_marks_that_mean_two_things_are_refused(tmp_path):
+    told = run(written(tmp_path, "x,d", "1.5,"), "--count", "--thousands", ".", "--epsilon", 1, status=2)
+    assert "--thousands must be another character than decimal" in told
