@@ -61,8 +61,8 @@ def refusal(
     name, release = repr(row.label or "a release"), row.release
     whose = f" of the quota of {printable(quota)!r}" if quota else ""
     if not isinstance(filter, AdditiveFilter):
-        left = filter.left(row.scope)
-        rest = f", {left!r}" if left != Composed() else ": nothing is"
+        planned = filter.left(row.scope)
+        rest = f", {planned!r}" if planned != Composed() else ": nothing is"
         return BudgetExceeded(
             f"{name} asks for {release!r}, which is not among what is left of the ledger's plan{rest}; "
             f"spent {booked:.6g} of {budget.epsilon:g}"
