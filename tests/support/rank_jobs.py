@@ -299,8 +299,8 @@ def failing(rank: int, where: int, what: str, path: str) -> Any:
 
         def forward(self, x: Any) -> Any:
             self.calls += 1
-            # three calls try the first row, and then there is one a step
-            if self.calls == 6 and rank == where:
+            # four calls try the first row, and then there is one a step
+            if self.calls == 7 and rank == where:
                 if what == "an error":
                     raise ArithmeticError("of its own")
                 if what == "an error of a class that others do not know":
@@ -309,7 +309,7 @@ def failing(rank: int, where: int, what: str, path: str) -> Any:
             return super().forward(x)
 
     torch.manual_seed(0)
-    known: dict[str, Any] = {"model": Failing(3, 1), "loss": loss, "clip": 1.0, "batch": 40, "epochs": 9}
+    known: dict[str, Any] = {"model": Failing(3, 1), "loss": loss, "clip": 1.0, "batch": 40, "epochs": 6}
     ledger = Ledger.create(path, BUDGET) if rank == 0 else None
     found: Any
     try:

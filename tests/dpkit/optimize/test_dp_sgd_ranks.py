@@ -181,7 +181,7 @@ def test_an_error_within_a_step_of_one_rank_ends_all(pair, where, tmp_path):
     assert first[:2] == second[:2]
     assert (first[0][0], first[1]) == ("ArithmeticError", "of its own")
     notes = (first[2], second[2])
-    assert notes[1 - where] == [f"on rank {where}"] * len(notes[1 - where])
+    assert {note for note in notes[1 - where] if not note.startswith("DP-SGD, epoch 3 of 6: ")} == {f"on rank {where}"}
     (kinds, said, _), _ = pair.each(
         jobs.failing, where, "an error of a class that others do not know", str(tmp_path / "other")
     )[1 - where]
@@ -197,7 +197,7 @@ def test_an_interrupt_of_one_rank_ends_all_with_what_was_trained(pair, where, tm
     np.testing.assert_equal(first, second)
     assert not first["success"]
     assert first["message"].startswith("interrupted in or after epoch")
-    assert 1 <= first["nit"] <= len(outcomes) < 9
+    assert 1 <= first["nit"] <= len(outcomes) < 6
     assert set(outcomes) == {"released"}
     assert pair.each(jobs.sound) == [True, True]
 
