@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import count, cycle, product
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
@@ -235,14 +235,18 @@ def after(lives: Callable[[], Noting], name: str) -> tuple[Any, ...]:
 
 
 ERRORS = {"interrupt": KeyboardInterrupt(), "error": FULL}
-WAYS = [*product(("interrupt", "error"), (False, True), (False,)), ("error", False, True), ("error", True, True)]
+WAYS = [("interrupt", False, False), ("interrupt", True, False), ("error", False, False), ("error", False, True)]
 
 
 @pytest.mark.parametrize(
     ("name", "all_of_them"),
     [
         *((name, False) for name in ("forget", "select", "update")),
-        *(pytest.param(name, True, marks=pytest.mark.thorough) for name in CALLS),
+        # ``register`` writes what ``select`` does, and ``retire_arm`` what ``add_arm`` does
+        *(
+            pytest.param(name, True, marks=pytest.mark.thorough)
+            for name in sorted(CALLS.keys() - {"register", "retire_arm"})
+        ),
     ],
 )
 def test_a_call_that_ends_where_something_is_written(name: str, all_of_them: bool, lives: Callable[[], Noting]) -> None:
