@@ -1,7 +1,9 @@
 """The arrows of the house: dpbandits → dpkit → accounting, nothing heavy at import, no mechanism imports another."""
 
 import ast
+import io
 import re
+import tokenize
 from functools import cache
 from pathlib import Path
 
@@ -91,6 +93,32 @@ def test_no_file_holds_more_than_a_reader_takes_in():
     """One subject per file, however long its proof is; with more than 600 lines there mostly are two."""
     lines = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8").count("\n") for *_, path in ALL}
     assert {name for name, count in lines.items() if count > 600} == LONG
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines that hold more than a docstring, a comment or nothing."""
+    tree, silent = (
+        house.parsed(path),
+        (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    )
+    found = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+        if token.type not in silent
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            found -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(found)
+
+
+def test_a_private_policy_is_read_in_one_page():
+    """At most 120 lines of code each: docstrings, comments and empty lines aside."""
+    policies = [path for *_, path in ALL if path.parent == ROOT / "dpbandits" / "private" and path.stem != "__init__"]
+    sizes = {path.name: lines_of_code(path) for path in policies}
+    assert len(sizes) >= 15
+    assert {name: size for name, size in sizes.items() if size > 120} == {}
 
 
 def test_the_map_of_rooms_is_that_of_the_code():

@@ -129,7 +129,7 @@ class Watch:
             # the witness speaks of itself; what it lacks stands in the ledger all the same
             raise (TimeoutError if isinstance(error, TimeoutError) else OSError)(
                 f"{self._store.name} holds entries that its witness {self._witness.name} does not have ({error}): "
-                f"they count, nothing may be released for a spend or a mark among them, and nothing more is recorded or "
+                f"they count, nothing may be released for a spend or a mark among them, and nothing more recorded or "
                 f"told before the witness has them. If it is lost, Ledger.backup or `dpkit ledger backup` makes another"
             ) from error
         # a signal handler may have told more in the meantime

@@ -67,15 +67,15 @@ def test_a_paid_answer_is_returned_where_its_outcome_does_not_reach_the_witness(
     shelf = Shelf()
     with Ledger.create(tmp_path / "ledger", Budget(1.0, 0.0, adjacency="add_remove"), witness=shelf) as ledger:
         shelf.left = 1  # the spend, and not its outcome
-        with pytest.warns(UserWarning, match=r"row 0 of the ledger is paid.*: the shelf is out of reach"):
+        with pytest.warns(UserWarning, match=r"row 0 of the ledger is paid.*the shelf is out of reach"):
             answer = ASKED[name](ledger)
         assert abs(answer - 1000) < 100
-        assert ledger.remaining() == pytest.approx(0.5)
         assert len(shelf.entries) == 2
         # what is not witnessed is not drawn
         with pytest.raises(OSError, match="out of reach"):
             ASKED[name](ledger)
         shelf.left = None
+        assert ledger.remaining() == pytest.approx(0.5)
         ledger.mark("run", 1, "00")
         assert len(shelf.entries) == ledger.entries  # what was to be noted has followed
 
