@@ -64,7 +64,10 @@ def _is_sum(parts: tuple[tuple[Release, int], ...]) -> bool:
     count = sum(count for _, count in parts)
     if Laplace in sampled and count > MOST_LAPLACE:
         return False
-    if Laplace in sampled or (sampled & set(_GAUSSIAN) and count <= FEW):
+    read = sum(n for part, n in parts if isinstance(part, PoissonSubsampled) and type(part.release) in _GAUSSIAN)
+    # of more, or beside noise that is not sampled, a contour is short
+    short = count > FEW and (read > FEW or any(type(part) in _GAUSSIAN for part, _ in parts))
+    if Laplace in sampled or (read and not short):
         real = (*_GAUSSIAN, Laplace)
         kinds = (type(part.release) if isinstance(part, PoissonSubsampled) else type(part) for part, _ in parts)
         return all(kind in real for kind in kinds)
