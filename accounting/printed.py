@@ -95,5 +95,8 @@ def written(axes: Axes, target: Any) -> Any:
     if not isinstance(target, (str, PathLike)):
         return axes
     figure: Any = axes.figure
-    figure.savefig(target)
-    return Path(target)
+    path = Path(target)
+    if not path.suffix:  # matplotlib would add one and not say so
+        path = path.with_name(f"{path.name}.png")
+    figure.savefig(path)
+    return path

@@ -51,7 +51,7 @@ def _in_words(file: Path, kind: str) -> Iterator[None]:
     """What a library says of a file that it cannot read, in words that help whoever has the file."""
     try:
         yield
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise ValueError(f"{file} is no text in UTF-8: save it as UTF-8, and ask again") from None
     except (OSError, MemoryError, _Refusal):
         raise
@@ -122,15 +122,21 @@ def _opened(file: Path) -> Any:
             return archive.open(inside[0])
     import pyarrow as pa
 
-    return pa.input_stream(str(file), compression="detect")
+    packed = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(suffix)
+    return pa.input_stream(str(file), compression=packed)
 
 
 def _header(file: Path, form: Form) -> list[str]:
     """The names of a CSV file's columns, which are all different."""
-    with _opened(file) as opened, io.TextIOWrapper(opened, encoding="utf-8-sig", newline="") as text:
+    # other lines are in the first block, too, of columns that nobody may ask for
+    with (
+        _opened(file) as opened,
+        io.TextIOWrapper(opened, encoding="utf-8-sig", errors="surrogateescape", newline="") as text,
+    ):
         names = next((row for row in csv.reader(text, delimiter=form.separator) if row), None)
     if names is None:
         raise _Refusal(f"{file} is empty: it must have a first line with the names of its columns")
+    "".join(names).encode()  # which refuses what is no UTF-8
     if twice := [name for name, times in Counter(names).items() if name and times > 1]:
         raise _Refusal(f"{file} has several columns named {twice[0]!r} in its first line: give each a name of its own")
     return names
@@ -173,6 +179,9 @@ def _read_cells(file: Path, there: Sequence[str], wanted: Sequence[str], form: F
     try:
         table = read(columns, True)
     except pa.ArrowInvalid as error:
+        if "Empty CSV" in str(error):  # a first line, and no other
+            table = pa.table({name: pa.array([], pa.large_string()) for name in columns})
+            return CellTable({name: Cells(name, table.column(name)) for name in wanted}, 0)
         if "straddling" in str(error):
             raise _Refusal(_torn(file)) from None
         if not strange:
@@ -183,7 +192,7 @@ def _read_cells(file: Path, there: Sequence[str], wanted: Sequence[str], form: F
         row, fields = strange[0] if strange else (None, None)
         raise _Refusal(_torn(file, "" if row is None else f", row {row}: {fields} fields")) from None
     last = table.column(there[-1])
-    if table.num_rows and "\n" in (last[-1].as_py() or "") and _is_torn(file, form):
+    if table.num_rows and {"\n", "\r"} & set(last[-1].as_py() or "") and _is_torn(file, form):
         raise _Refusal(_torn(file))
     return CellTable(
         {name: Cells(name, table.column(name), form.decimal, form.thousands) for name in wanted}, table.num_rows
@@ -214,6 +223,8 @@ def check_numbers(data: Any, column: str, form: Form) -> None:
     written = _is_written(data)
     if written:
         cells = data.cells(column)
+        if cells.truth is not None:
+            return
         texts, known = int(cells.strange.sum()), int((~cells.missing).sum())
         dates = texts > 0 and cells.dated
         comma = form.decimal == "." and any(re.fullmatch(r"-?[\d.]+,\d+", one) for one in cells.texts[cells.strange])

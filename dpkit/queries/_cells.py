@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import Any
 
@@ -100,7 +100,7 @@ class Cells:
         digits, mark = "[0-9]+", re.escape(self._decimal)
         if self._thousands is not None:
             digits = f"[0-9]+(?:{re.escape(self._thousands)}[0-9]+)*"
-        form = rf"^\s*[+-]?(?:{digits}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?\s*$"
+        form = rf"^\s*[+-]?(?:{digits}(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]{{1,5}})?\s*$"
         texts = self._coded[0]
         clean = pc.if_else(pc.match_substring_regex(texts, form), texts, pa.scalar(None, texts.type))
         clean = pc.utf8_trim_whitespace(clean)
@@ -140,7 +140,10 @@ class Cells:
 
         Rounding to a double keeps the order, so that texts must be compared only where the doubles are equal.
         """
-        stated, own = Decimal(number), self._numbers
+        try:
+            stated, own = Decimal(number), self._numbers
+        except InvalidOperation:
+            raise ValueError(f"where must compare with a number of a shorter exponent, got {number}") from None
         signs = (own > float(number)).astype(np.int8) - (own < float(number)).astype(np.int8)
         for i in np.flatnonzero(own == float(number)).tolist():
             exact = Decimal(self._clean[i].as_py())

@@ -172,6 +172,8 @@ def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None, *,
 
 def _numbers_in(cells: Cells) -> NDArray[np.float64]:
     """The numbers of a column of a CSV file: always real ones, as one cell with a decimal would make of them."""
+    if cells.truth is not None:  # 1 and 0, cell by cell
+        return np.where(cells.missing, np.nan, cells.truth)
     if strange := int(np.count_nonzero(cells.strange)):
         raise TypeError(f"column must hold numbers, got {strange:,} texts in {cells.name!r}")
     return cells.numbers

@@ -309,6 +309,11 @@ def _compared_cells(cells: Cells, known: Mask, column: str, relation: str, value
             )
         return np.asarray(compare(cells.signs(text), 0), np.bool_)
     if not value.quoted and relation not in _ORDER and text.lower() in ("true", "false"):
+        if known.any() and not cells.strange.any():
+            raise ValueError(
+                f"where must compare {column!r}, which holds numbers, with one, got {text}: write '{text}' in quotes "
+                "if it is meant as a text"
+            )
         return np.equal(cells.equal(text.lower(), in_any_case=True), relation == "=")
     if relation in _ORDER and not DATE.match(text):
         raise ValueError(
@@ -317,6 +322,12 @@ def _compared_cells(cells: Cells, known: Mask, column: str, relation: str, value
         )
     if DATE.match(text) and not (value.quoted and relation not in _ORDER):
         return _compared(cells.texts, known, "texts" if known.any() else "anything", column, relation, value)
+    if not value.quoted and known.any() and (cells.truth is not None or not cells.strange.any()):
+        held = "numbers, with one" if cells.truth is None else "true and false, with one of them"
+        raise ValueError(
+            f"where must compare {column!r}, which holds {held}, got {text!r}: write '{text}' in quotes if it is meant "
+            "as a text"
+        )
     return np.equal(cells.equal(text), relation == "=")
 
 

@@ -6,8 +6,8 @@ back: ``ips`` counts it as 0, ``snips`` as if it paid what the rest pays. Two ch
 the rewards, or choices that do not depend on earlier ones:
 
 * Exact. In a row that was logged with probability 1 nothing else could be chosen, so that 1 − π(chosen) is missing for
-  certain. (Where all 1/p are whole numbers they may be draws with mean 1/p, as policies log them beyond 1,000 arms, and
-  a 1 says nothing; such a log is left to the other check, unless it has no other probability.)
+  certain. (Where all 1/p are whole numbers that mostly differ they may be draws with mean 1/p, as policies log them
+  beyond 1,000 arms, and a 1 says nothing; such a log is left to the other check.)
 * By the mean, with a hundredth left to probabilities that were rounded. For 0 ≤ λ ≤ 1/(B − 0.99) and weights that
   cannot exceed B, Π(1 + λ(0.99 − w)) is nonnegative, and a supermartingale where E[w] ≥ 0.99: by Ville's inequality it
   is 1/α or more with probability α at most, for any number of rows, without any normal law (Waudby-Smith & Ramdas
@@ -130,8 +130,12 @@ def without_chance(probabilities: Array) -> Any:
     sure = probabilities == 1.0
     if not sure.any() or sure.all():
         return sure
-    inverse = 1.0 / probabilities
-    return sure if (np.abs(inverse - np.rint(inverse)) > 1e-6 * inverse).any() else np.zeros_like(sure)
+    inverse = 1.0 / probabilities[~sure]
+    whole = np.rint(inverse)
+    # draws with mean 1/p differ from each other; those of a first phase with K choices each are all K
+    differ = len(np.unique(whole)) >= min(10, len(whole) / 2 + 1)
+    drawn = differ and not (np.abs(inverse - whole) > 1e-6 * inverse).any()
+    return np.zeros_like(sure) if drawn else sure
 
 
 def warned(support: Support, *, level: int = 3) -> Support:

@@ -1,5 +1,6 @@
 """``dpkit query``: answers, refusals, ledgers."""
 
+import gzip
 import json
 import shutil
 from functools import partial
@@ -303,3 +304,41 @@ def test_an_export_of_a_ledger_is_not_spent_from(file, tmp_path):
     (tmp_path / "w.json").write_text(Ledger(Budget(1.0, 0.0, adjacency="add_remove")).to_json())
     shown = run(file, "--count", "--epsilon", 1, "--ledger", tmp_path / "w.json", status=2)
     assert "is an export, which is read only" in shown.replace("\n", " ")
+
+
+@tabled(
+    ("where", "told"),
+    [
+        ("flag = true", "which holds numbers, with one, got true"),
+        ("flag != true", "which holds numbers, with one, got true"),
+        ("paid = seven", "which holds numbers, with one, got 'seven'"),
+        ("new = maybe", "which holds true and false, with one of them, got 'maybe'"),
+        ("paid > 1e-99999999999999999999999", "a number of a shorter exponent"),
+    ],
+)
+def test_a_value_that_no_cell_can_be_is_refused_before_anything_is_spent(tmp_path_factory, where, told):
+    path = tmp_path_factory.mktemp("kinds") / "t.csv"
+    path.write_text("flag,new,zip,paid\n0,true,1010,3.5\n1,false,01010,4\n1,true,1010,7\n")
+    assert told in " ".join(run(path, "--count", "--where", where, "--epsilon", 1, status=2).split())
+    assert counted(path, "--where", "zip = '1010'") == 2
+    assert counted(path, "--where", "zip = 1010") == 3
+    assert counted(path, "--where", "new = true") == 2
+    asked = ("--mean", "new", "--bounds", 0, 1, "--epsilon", 1e6, "--json")
+    assert json.loads(run(path, *asked))["value"] == pytest.approx(2 / 3, abs=1e-3)
+
+
+def test_files_that_are_written_oddly_are_read_or_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,amount")  # no rows, and no line end
+    assert counted(path) == 0
+    path.write_bytes(b'a,b\r1,"x\r2,y\r3,z\r')
+    assert "as many fields as the first line" in " ".join(run(path, "--count", "--epsilon", 1, status=2).split())
+    path.write_bytes(b"a,n,b\n1,\xe9,2\n2,x,3\n")  # a text that nobody asks for is not in UTF-8
+    assert counted(path, "--where", "a = 1") == 1
+    path.write_bytes(b"gr\xf6,n\n1,2\n")
+    assert "no text in UTF-8" in " ".join(run(path, "--count", "--epsilon", 1, status=2).split())
+    path.write_text("a\n0\n0e99999999999999999999\n")
+    assert "1 of the 2 values" in " ".join(run(path, "--count", "--where", "a = 0", "--epsilon", 1, status=2).split())
+    with gzip.open(tmp_path / "v.CSV.GZ", "wb") as file:
+        file.write(b"a\n1\n2\n")
+    assert counted(tmp_path / "v.CSV.GZ") == 2
