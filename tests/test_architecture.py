@@ -97,10 +97,8 @@ def test_no_file_holds_more_than_a_reader_takes_in():
 
 def lines_of_code(path: Path) -> int:
     """Lines that hold more than a docstring, a comment or nothing."""
-    tree, silent = (
-        house.parsed(path),
-        (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
-    )
+    tree = house.parsed(path)
+    silent = tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
     found = {
         line
         for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
