@@ -255,8 +255,8 @@ def _proof(release: Release, delta: float, ends: tuple[float | None, float], sha
     if left <= 0:
         return {}
     present, absent = sides(rest)
-    # what may fail counts as a part of its own
-    mixed = log_survival < 0 and isinstance(release, Composed) and len(release.parts) > 1
+    # what may fail, or costs nothing, counts as a part of its own
+    mixed = isinstance(release, Composed) and len(release.parts) > 1
     found = {"present": [_line(parts, left, (least, epsilon), share, mixed) for parts in present]}
     if present != absent:
         found["absent"] = [_line(parts, left, (least, epsilon), share, mixed) for parts in absent]

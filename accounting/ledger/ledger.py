@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,6 +32,7 @@ from accounting.ledger.record.entry_types import (
     check_scope,
 )
 from accounting.ledger.record.hash_chain import nonce
+from accounting.ledger.record.release_json import alike
 from accounting.ledger.recorder import Recorder, refuse_crossed
 from accounting.ledger.storage.database import Database
 from accounting.ledger.storage.store import EntryStore, MemoryStore
@@ -598,7 +600,10 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         """The newest rows, and what all of them cost."""
-        return rows_as_html(self.rows(), repr(self), f"; {self._spent_and_booked()}" if self.closed else "")
+        try:
+            return rows_as_html(self.rows(), repr(self), f"; {self._spent_and_booked()}" if self.closed else "")
+        except OSError:  # of which repr says why
+            return f"<pre>{escape(repr(self))}</pre>"
 
     @property
     def budget(self) -> Budget | None:
@@ -728,6 +733,14 @@ class Ledger:
             check_scope("scope", scope)
         with self._recorder.reading() as balance:
             return balance.remaining(scope)
+
+    def holds(self, release: Release, label: str | None = None) -> bool:
+        """Whether the cost of a run that goes on is recorded, under ``label`` if that is given.
+
+        It is so up to last digits, which another version or machine may have found otherwise when it calibrated.
+        """
+        rows = (row.release for row in self.rows() if label is None or row.label == label)
+        return any(alike(recorded, release) for recorded in rows)
 
     def rows(self, *, scope: str | None = None) -> list[Row]:
         """Everything recorded (in a scope and its parts), oldest first, each row with its outcome so far.

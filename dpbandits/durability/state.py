@@ -199,9 +199,8 @@ def open_decision(policy: Policy, pending: Pending) -> Pending:
 
 def charged(own: Ledger, ledger: Ledger) -> Ledger:
     """The ledger that a policy is loaded with, if it holds every cost of the policy, which is in its ``own``."""
-    recorded = {(row.label, row.release) for row in ledger.rows()}
     for row in own.rows():
-        if (row.label, row.release) not in recorded:
+        if not ledger.holds(row.release, row.label):
             raise ValueError(f"ledger must hold the cost of {row.label!r}, got one without it: open the run's own")
     return ledger
 

@@ -463,7 +463,7 @@ class ContinualSum(Unrepeatable):
         arrays = {name: entry(state, name) for name in (*self._arrays(), "ahead")}
         scalars = {"steps", *_AHEAD[1:], *(name for name in _OF_NOISE if name in state)}
         self.resume(arrays | {name: scalar(state, name) for name in scalars})
-        if ledger is not None and not any(row.release == self.cost for row in ledger.rows()):
+        if ledger is not None and not ledger.holds(self.cost):
             raise ValueError(f"ledger must hold the cost of what is restored, {self.cost!r}, got other rows only")
         saved = {name: scalar(state, f"run_{name}") for name in _RUN}
         self._run.resume(saved, ledger=ledger, unattended=unattended, once=True)

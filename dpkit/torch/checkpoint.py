@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import BudgetExceeded, Release
+from accounting.ledger.record.release_json import alike
 from dpkit import randomness
 from dpkit.mechanisms._checked import settle
 from dpkit.states import Run, files
@@ -103,7 +104,7 @@ class Kept:
                 run.resume(state["run"], ledger=ledger, unattended=False, digest=digest)
             # the row has the run's number, so that a crash between file and row is seen, and the row made then
             label = f"{label}, run {run.id[:12]}"
-            if not any(row.label == label and row.release == cost for row in ledger.rows()):
+            if not ledger.holds(cost, label):
                 if self.epochs:
                     raise ValueError(
                         f"ledger must hold the cost of the run in the checkpoint, {cost!r}, got other rows"
@@ -165,7 +166,7 @@ class Kept:
         import torch
 
         check_kind(state, "run of", "DP-SGD", _VERSION)
-        if state.get("described") != self._described:
+        if not alike(state.get("described"), self._described):
             raise ValueError(
                 f"checkpoint must hold a run with these parameters, {self._described}, got {state.get('described')}: "
                 "give a new file to a new run"

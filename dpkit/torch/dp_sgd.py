@@ -170,8 +170,8 @@ def dp_sgd(
         A file that holds the run after each epoch. The same call goes on from it after a crash, at no further cost; the
         epoch that was under way is taken again, with fresh samples and noise, as nobody has seen it
         (:mod:`dpkit.torch.checkpoint`). Needs a ``ledger``, which is charged with all epochs at once. A call with
-        another module, loss, optimizer or schedule is refused; that the rows are the same is for you to see to, as
-        nothing private about them is kept.
+        another module, loss, optimizer or schedule is refused; that the rows are the same, and the numbers that a loss
+        holds, is for you to see to, as nothing private about them is kept (:mod:`dpkit.torch.same_run`).
     rng : numpy.random.Generator, optional
         None draws samples and noise from the secure source, the noise on a lattice; a seeded generator gives a
         simulation.

@@ -6,7 +6,8 @@ code, the optimizer and its scheduler by their classes and settings, the shapes 
 
 Not told are the rows. A digest of private rows in a file would let whoever reads it test a guess at them, and no noise
 covers that; so other rows of the same number and shapes are not noticed, nor other labels. Nor are the numbers that a
-loss holds (weights of classes, a variable of its closure), which may come from the rows, nor the code of a module.
+loss holds (weights of classes, a variable of its closure), which may come from the rows. Of the code of a module its
+own ``forward`` is told, and no function that it calls.
 Where the trained parameters start does not matter: a run goes on from those in the file.
 """
 
@@ -41,6 +42,8 @@ def said_of(problem: Problem, model: Any) -> dict[str, str]:
 
     rows = problem.rows
     found = {_PYTHON: f"{sys.version_info.major}.{sys.version_info.minor}", "model": _built(problem.module)}
+    own = [type(part).forward for part in problem.module.modules() if not type(part).__module__.startswith("torch.")]
+    found |= {f"model, {_CODE}": _digest(_codes(own))}
     if isinstance(rows, Arrays):
         found |= {"X": f"rows of shape {tuple(rows.X.shape[1:])} and {rows.X.dtype}"}
         found |= {"y": f"targets of shape {tuple(rows.y.shape[1:])} and {rows.y.dtype}"}
@@ -127,7 +130,9 @@ def _said(value: Any, *, numbers: bool = True) -> str:
         return _said(value.item()) if numbers and value.numel() == 1 else f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, float) and not numbers:
         return "a number"
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return repr(float(value))  # 1, 1.0 and numpy's are one setting
+    if value is None or isinstance(value, (bool, str)):
         return repr(value)
     if isinstance(value, Mapping):
         parts = sorted(f"{key}={_said(each, numbers=numbers)}" for key, each in value.items())

@@ -78,6 +78,8 @@ RARE: list[Any] = [
     pytest.param(5 * PoissonSubsampled(DiscreteGaussian(12.0, shift=1), 0.1), 0.1, marks=pytest.mark.thorough),
     pytest.param(2 * PoissonSubsampled(DiscreteGaussian(12.0, shift=1), 0.1), 1e-3, marks=pytest.mark.slow),
     (ZCDP(0.001), 0.3),
+    (Gaussian(2.0) + PureDP(0.0), 1e-3),
+    (Laplace(0.3) + 5 * PureDP(0.0), 1e-3),
     pytest.param(LocalShuffled(12.0, 2000), 0.1, marks=pytest.mark.thorough),
     (LocalShuffled(5.0, 2), 0.05),
 ]

@@ -13,6 +13,7 @@ stored alike, so a ledger verifies in both places.
 from __future__ import annotations
 
 import json
+import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields
@@ -23,7 +24,7 @@ from accounting.errors import UnsupportedRelease
 from accounting.releases import Composed, Parallel, Release, check_release, compose, parallel
 from accounting.releases.base import said
 
-__all__ = ["VERSION", "canonical", "decode", "encode"]
+__all__ = ["VERSION", "alike", "canonical", "decode", "encode"]
 
 VERSION = 1
 
@@ -33,6 +34,22 @@ _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 def canonical(value: Any) -> str:
     """The one JSON text of a value: sorted keys, no blanks, ASCII, shortest floats that read back the same."""
     return _encoder.encode(value)
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two descriptions, or what is stored of them, are the same but for last digits: 10⁻⁹ of a number.
+
+    Calibrations of the same run by two versions, or on two machines, may differ by as much.
+    """
+    if isinstance(one, Release) and isinstance(other, Release):
+        return one == other or (type(one) is type(other) and alike(encode(one), encode(other)))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9)
+    return bool(one == other)
 
 
 def encode(release: Release) -> dict[str, Any]:

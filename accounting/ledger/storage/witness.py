@@ -125,7 +125,10 @@ class Watch:
             return
         try:
             self._witness.add(rows)
-        except OSError as error:
+        except (OSError, LedgerCorrupted) as error:
+            gone = isinstance(self._witness, Database) and not self._witness.exists()
+            if isinstance(error, LedgerCorrupted) and not gone:
+                raise
             # the witness speaks of itself; what it lacks stands in the ledger all the same
             raise (TimeoutError if isinstance(error, TimeoutError) else OSError)(
                 f"{self._store.name} holds entries that its witness {self._witness.name} does not have ({error}): "

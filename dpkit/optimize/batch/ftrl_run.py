@@ -528,7 +528,7 @@ class DPFTRL(Unrepeatable):
         resume(run, cls._LEARNED, parts["learned"])
         if run._t != run._stream.steps:
             raise ValueError(f"state must hold as many sums as steps, got {run._stream.steps} and {run._t}")
-        if ledger is not None and not any(row.release == run.cost for row in ledger.rows()):
+        if ledger is not None and not ledger.holds(run.cost):
             raise ValueError(f"ledger must hold the cost of what is restored, {run.cost!r}, got other rows only")
         run._expose()
         run._run = Run(run._label, simulation=randomness.is_simulation(run._rng))

@@ -240,7 +240,7 @@ class StreamLearner(Unrepeatable, ABC, Generic[Set]):
             )
         self._check_learned()
         self.theta = self._iterates[0].copy()
-        if ledger is not None and not any(row.release == self.cost for row in ledger.rows()):
+        if ledger is not None and not ledger.holds(self.cost):
             raise ValueError(f"ledger must hold the cost of what is restored, {self.cost!r}, got other rows only")
         self._run = Run(self._LABEL, simulation=randomness.is_simulation(self._rng))
         self._run.resume(parts["run"], ledger=ledger, unattended=unattended, once=True)

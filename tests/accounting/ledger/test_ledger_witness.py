@@ -13,7 +13,7 @@ import pytest
 from ledgers import Shelf
 from recorded_ledgers import KEPT
 
-from accounting import Budget, Gaussian, Ledger, LedgerBehind, LedgerCorrupted
+from accounting import Budget, Gaussian, Ledger, LedgerBehind, LedgerCorrupted, PoissonSubsampled
 from accounting.ledger import Witness, recorder
 from accounting.ledger import ledger as ledgers
 from accounting.ledger.storage import sqlite
@@ -363,3 +363,33 @@ def test_the_test_would_see_a_witness_that_is_not_asked(tmp_path, monkeypatch):
     with Ledger.create(tmp_path / "spends", BUDGET, witness=tmp_path / "witness") as ledger:
         spent(ledger, "a")
     assert Ledger.open(tmp_path / "witness").rows() == []
+
+
+def test_a_cost_is_held_up_to_last_digits():
+    """Another version, or machine, may calibrate to another last digit: the run's own ledger must not be refused."""
+    ledger = Ledger()
+    ledger.spend(3 * Gaussian(2.0) + PoissonSubsampled(Gaussian(1.5), 0.25), label="a run")
+    again = 3 * Gaussian(2.0 * (1 + 1e-12)) + PoissonSubsampled(Gaussian(1.5 * (1 - 1e-12)), 0.25)
+    assert ledger.holds(again)
+    assert ledger.holds(again, "a run")
+    assert not ledger.holds(again, "another run")
+    for other in (
+        again + Gaussian(9.0),
+        4 * Gaussian(2.0),
+        3 * Gaussian(2.001) + PoissonSubsampled(Gaussian(1.5), 0.25),
+    ):
+        assert not ledger.holds(other)
+
+
+def test_a_witness_that_was_moved_is_away_and_the_ledger_whole(tmp_path):
+    (tmp_path / "volume").mkdir()
+    ledger = Ledger.create(tmp_path / "ledger", BUDGET, witness=tmp_path / "volume" / "witness")
+    row = ledger.spend(Gaussian(20.0))
+    (tmp_path / "volume").rename(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=r"holds entries that its witness .* does not have"):
+        ledger.commit(row)
+    assert "of which nothing can be told" in ledger._repr_html_()
+    (tmp_path / "elsewhere").rename(tmp_path / "volume")
+    ledger.close()
+    with Ledger.open(tmp_path / "ledger", witness=tmp_path / "volume" / "witness") as found:
+        assert found.rows()[0].outcome == "released"

@@ -95,7 +95,7 @@ class Doubled:
         ({"model": network(frozen=1.0)}, {"model": network(frozen=1.5)}, "model must be that of the run"),
         ({}, {"learning_rate": 5.0}, r"optimizer must be .* \(lr of group 0\), 0\.1, got 5\.0: give a new file"),
         (sgd(), sgd(7.0), r"optimizer must be .* \(lr of group 0\), 0\.1, got 7\.0"),
-        (sgd(), sgd(momentum=0.5), r"optimizer must be .* \(momentum of group 0\), 0, got 0\.5"),
+        (sgd(), sgd(momentum=0.5), r"optimizer must be .* \(momentum of group 0\), 0\.0, got 0\.5"),
         (sgd(), {"optimizer": adam}, r"optimizer must be .*, SGD of \[4\] parameters, got Adam of \[4\] parameters"),
         ({"optimizer": adam}, sgd(), r"optimizer must be .*, Adam of \[4\] parameters, got SGD"),
         (steps(0.5), steps(0.9), r"schedule must be .* \(gamma\), 0\.5, got 0\.9"),
@@ -185,3 +185,30 @@ def test_nothing_in_the_file_depends_on_the_rows(tmp_path, monkeypatch):
         train(Ledger(BUDGET), tmp_path / str(number), X=X + number, y=labels, loss=loss)
     assert said[0] == said[1]
     assert not re.search(r"0\.1", said[0]["loss"])
+
+
+class Own(nn.Module):
+    """A network of somebody's own; ``twisted`` changes what its forward does, and nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+
+def twisted():
+    return type("Own", (Own,), {"forward": lambda self, x: self.last(-self.first(x))})()
+
+
+def test_another_forward_is_another_run(tmp_path):
+    ledger, path = begun(tmp_path, model=Own())
+    with pytest.raises(ValueError, match="model must be that of the run in the checkpoint"):
+        train(ledger, path, model=twisted())
+    assert train(ledger, path, model=Own()).success
+
+
+def test_a_setting_is_the_same_number_whatever_its_type(tmp_path):
+    ledger, path = begun(tmp_path, **sgd(0.1))
+    assert train(ledger, path, **sgd(np.float64(0.1))).success
