@@ -226,10 +226,11 @@ def _with_proof(
         if 0 < delta <= -math.expm1(split_failures(release)[0]) * (1 + 1e-9):
             # beyond the largest finite loss δ stays the same: only below it is more than that
             lower *= 1 - 1e-9
-        if any(line is not None for lines in proof.values() for line in lines):
-            grid = any("bottom" in (line or {}) for lines in proof.values() for line in lines)
-            on_grid = (_ON_A_LONG_GRID, _FAR_BELOW) if _terms(release) > FEW else (_ON_A_GRID, _BELOW)
-            above, below = on_grid if grid else (_MARGIN, _MARGIN)
+        lines = [line for side in proof.values() for line in side if line is not None]
+        if lines:
+            above, below = _MARGIN, _MARGIN
+            if any("bottom" in line for line in lines):
+                above, below = (_ON_A_LONG_GRID, _FAR_BELOW) if _terms(release) > FEW else (_ON_A_GRID, _BELOW)
             lower, upper = lower * (1 - below), upper * (1 + above)
     return Certificate(release, delta, upper, lower, proof)
 

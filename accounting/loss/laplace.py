@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.loss.pair import Symmetric
+from accounting.masses import between_places
 
 __all__ = ["LaplacePair", "laplace_masses"]
-
-
-_UNIT_ROUNDOFF = 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class LaplacePair(Symmetric):
     def delta(self, epsilon: float) -> float:
         if epsilon < -self.theta:
             return -math.expm1(epsilon)
-        return -math.expm1(min(0.0, epsilon - self.theta) / 2) * (1 + 4 * _UNIT_ROUNDOFF)
+        return -math.expm1(min(0.0, epsilon - self.theta) / 2) * (1 + 4 * UNIT_ROUNDOFF)
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         theta = self.theta
@@ -65,8 +63,5 @@ class LaplacePair(Symmetric):
 def laplace_masses(x: Array) -> Array:
     """Laplace noise of scale 1: its mass up to x[0], between neighbouring x, and above the last."""
     with np.errstate(under="ignore"):
-        tail = np.concatenate([[0.0], np.exp(-np.abs(x)) / 2, [0.0]])
-    right = np.concatenate([[False], x > 0, [True]])
-    masses = np.where(right[1:], -tail[1:], tail[1:]) - np.where(right[:-1], -tail[:-1], tail[:-1])
-    masses[right[1:] & ~right[:-1]] += 1.0
-    return np.asarray(np.maximum(masses, 0.0))
+        tails = np.exp(-np.abs(x)) / 2
+    return np.asarray(np.maximum(between_places(x, tails), 0.0))

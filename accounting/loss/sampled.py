@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.arrays import Array
+from accounting.arrays import UNIT_ROUNDOFF, Array
 from accounting.loss.pair import AllFinite, LossPair, Symmetric
 
 __all__ = ["ReplacedPair", "SubsampledPair"]
 
 
-_UNIT_ROUNDOFF = 2.0**-52
 _OUTWARD = 1 + 1e-13
 
 
@@ -44,7 +43,7 @@ class SubsampledPair(AllFinite):
         return self.inner.follows
 
     def delta(self, epsilon: float) -> float:
-        q, u = self.rate, _UNIT_ROUNDOFF
+        q, u = self.rate, UNIT_ROUNDOFF
         # next to the largest loss H_inner is as small as the errors of its ε, which is therefore rounded down
         if self.present:
             # H = q·H_inner((e^ε − 1 + q)/q)
@@ -87,7 +86,7 @@ class SubsampledPair(AllFinite):
             high = inner
         else:
             # of a symmetric pair Q has as much below −x as P above x; and less, as the translation back is rounded
-            least = math.expm1(-inner) - 8 * _UNIT_ROUNDOFF if isinstance(self.inner, Symmetric) else -1.0
+            least = math.expm1(-inner) - 8 * UNIT_ROUNDOFF if isinstance(self.inner, Symmetric) else -1.0
             high = -math.log1p(self.rate * max(least, -1.0))
         # an atom at the end must not come to lie beyond it when the loss is translated back
         return high * _OUTWARD

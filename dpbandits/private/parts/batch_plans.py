@@ -14,6 +14,7 @@ from functools import lru_cache
 from accounting import ApproxDP, Budget, Gaussian, Release, calibrate
 from accounting.conversions import gdp_epsilon
 from accounting.totals import meets
+from dpbandits.policy.schedule import rare_batches, rare_lengths
 from dpkit.geometry import outer_product_sensitivity, vector_sensitivity
 from dpkit.models.links import Link
 from dpkit.moments.shuffled import batch_protocol
@@ -121,15 +122,10 @@ def paper_lengths(d: int, T: int, link: Link, S: float, R: float, failure: float
     R is the constant of self-concordance and of rewards, and ``failure`` is ζ.
     """
     epsilon, log_delta = budget.epsilon, math.log(d**2 / budget.delta)
-    M = max(2, math.floor(math.log2(max(2.0, math.log2(max(2, T))))))
-    alpha = T ** (1.0 / (2.0 * (1.0 - 2.0 ** (1 - M))))
+    M = rare_batches(T)
     sigma = R * log_delta * link.lipschitz(S) / epsilon
     spread = math.sqrt(math.log(2 * d * M * T / failure))
     lam = 20.0 * d * R * math.log(max(2, T)) + sigma * (2.0 * spread + 4.0 * math.sqrt(d))
     nu = R * S**2 / epsilon * math.sqrt(d * math.log(T * d / budget.delta) ** 3)
     gamma = R * S * math.sqrt(lam) + math.sqrt(4.0 * R * S * nu)
-    first = (math.sqrt(link.kappa(S)) * math.exp(3.0 * S) * d**2 * gamma**2 * alpha / S) ** (2.0 / 3.0)
-    lengths = [min(float(T), first), alpha]
-    while len(lengths) < M:
-        lengths.append(alpha * math.sqrt(lengths[-1]))
-    return [math.ceil(length) for length in lengths]
+    return rare_lengths(T, link.kappa(S), S, d, gamma)

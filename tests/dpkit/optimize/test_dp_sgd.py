@@ -35,6 +35,8 @@ from accounting.ledger import from_opacus
 from dpkit.optimize import GLM, dp_sgd, glm
 
 torch = pytest.importorskip("torch")
+from listed import Listed  # noqa: E402
+
 # Opacus takes seconds to import, in every process that collects tests: the two that call it import it themselves
 pytestmark = pytest.mark.skipif(find_spec("opacus") is None, reason="dp_sgd needs Opacus")
 
@@ -635,19 +637,6 @@ class Counting(nn.Linear):
     def forward(self, x):
         self.calls += 1
         return super().forward(x)
-
-
-class Listed(torch.utils.data.Dataset):
-    """Whatever is in a list."""
-
-    def __init__(self, items):
-        self.items = items
-
-    def __len__(self):
-        return len(self.items)
-
-    def __getitem__(self, i):
-        return self.items[i]
 
 
 @pytest.mark.thorough

@@ -11,6 +11,8 @@ from dpkit.optimize import dp_ftrl, glm
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(find_spec("opacus") is None, reason="dp_sgd needs Opacus")
 
+from listed import Listed  # noqa: E402
+
 from dpkit.optimize import dp_sgd  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
@@ -37,19 +39,6 @@ def test_labels_of_a_glm(train):
     ):
         train(glm("logistic", clip=1.0), X, Y + 2, budget=BUDGET, ledger=ledger)
     assert not ledger.rows()
-
-
-class Listed(torch.utils.data.Dataset):
-    """Whatever is in a list."""
-
-    def __init__(self, items):
-        self.items = items
-
-    def __len__(self):
-        return len(self.items)
-
-    def __getitem__(self, i):
-        return self.items[i]
 
 
 def pairs(labels):
